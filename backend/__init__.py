@@ -1,0 +1,18 @@
+"""Length Lab: steer how long a language model writes and how far it reads, and watch it from inside.
+
+>>> from backend import Lab, RunSettings
+>>> for event in Lab().stream(RunSettings(prompt="Why is the sky blue?")):
+...     print(event)
+"""
+from backend.settings import RunSettings
+from backend.steps import Finish, Step
+
+__all__ = ["Finish", "Lab", "RunSettings", "Step"]
+
+
+def __getattr__(name: str):
+    if name == "Lab":
+        from backend.engine import Lab
+
+        return Lab
+    raise AttributeError(f"module 'backend' has no attribute {name!r}")

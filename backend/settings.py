@@ -1,0 +1,104 @@
+"""The settings of one run: one typed, validated object shared by the page, Python, the CLI and the API."""
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+Method = Literal[
+    "none", "prompted", "exp_decay", "ldpe", "orpe", "lrpe", "pre", "mnt_ldpe", "mnt_orpe"
+]
+Unit = Literal["tokens", "words", "characters"]
+Pic = Literal["none", "naive", "ntk", "dynamic"]
+Precision = Literal["bf16", "fp32", "int8", "4bit"]
+
+SIGNAL_METHODS: tuple[Method, ...] = ("ldpe", "orpe", "lrpe", "pre", "mnt_ldpe", "mnt_orpe")
+LIMIT_METHODS: tuple[Method, ...] = ("mnt_ldpe", "mnt_orpe")
+
+MAX_PROMPT_CHARS = 400_000
+MAX_TARGET = 100_000
+MAX_NEW_TOKENS = 16_384
+MAX_WINDOW = 131_072
+
+
+class Watch(BaseModel):
+    """What the probes record while the model writes (002 §3)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    enabled: bool = Field(True, description="record attention entropy, logits and first-layer states")
+    layer: int = Field(0, ge=0, le=1000, description="layer whose attention logits are binned by distance")
+    head: int = Field(0, ge=0, le=1000, description="head whose attention logits are binned by distance")
+    every: int = Field(4, ge=1, le=1000, description="tokens between two recordings of the attention logits")
+
+
+class RunSettings(BaseModel):
+    """Everything that decides a run's output. Frozen; invalid values raise with a sentence that says what to do."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    prompt: str = Field(description="the user's message; the model's chat template is applied to it")
+    model: str = Field("embedded", max_length=300, description="'embedded', a hub id or a local folder from the allow-list")
+    precision: Precision = Field("bf16", description="weights as bf16, fp32, int8 (weight only) or 4-bit")
+
+    method: Method = Field("none", description="how the length is steered")
+    target: int = Field(100, ge=1, le=MAX_TARGET, description="wanted length of the response, in `unit`")
+    unit: Unit = Field("tokens", description="what the target counts")
+    limit: int = Field(200, ge=1, le=MAX_TARGET, description="upper bound for Max New Tokens++, in tokens")
+    max_new_tokens: int = Field(256, ge=1, le=MAX_NEW_TOKENS, description="hard cap on generated tokens, always on")
+
+    pic: Pic = Field("none", description="position-id compression policy (004)")
+    ratio: float = Field(1.0, ge=0.05, le=1024, allow_inf_nan=False, description="compression ratio s (NTK: factor on the RoPE base)")
+    initial: int = Field(4, ge=0, le=100_000, description="dynamic PIC: uncompressed tokens at the start")
+    recent: int = Field(200, ge=1, le=100_000, description="dynamic PIC: uncompressed tokens at the end, the current one included")
+    reading: Literal["contiguous", "literal"] = Field("contiguous", description="reading of 004 eq. 9")
+    prefill: Literal["row_exact", "paper"] = Field("row_exact", description="frames of the prompt's rows: each its own, or one for all")
+
+    window: int | None = Field(None, ge=1, le=MAX_WINDOW, description="Λ: tokens of the local branch, the query included; none: plain attention")
+    sinks: int = Field(10, ge=0, le=4096, description="Λ: tokens of the global branch (n_global of 002)")
+    distance_limit: int | Literal["window", "off"] = Field("window", description="Λ: cap on perceived distances")
+
+    temperature: float = Field(0.0, ge=0, le=10, allow_inf_nan=False, description="0 is greedy")
+    top_k: int = Field(0, ge=0, le=1_000_000, description="0 is off")
+    top_p: float = Field(1.0, gt=0, le=1, allow_inf_nan=False)
+    repetition_penalty: float = Field(1.0, ge=0.1, le=10, allow_inf_nan=False, description="1 is off")
+    seed: int = Field(0, ge=0, le=2**32 - 1)
+
+    watch: Watch = Watch()
+
+    @field_validator("prompt")
+    @classmethod
+    def _prompt_has_text(cls, prompt: str) -> str:
+        if not prompt.strip():
+            raise ValueError("the prompt is empty: type what the model should answer")
+        if len(prompt) > MAX_PROMPT_CHARS:
+            raise ValueError(
+                f"the prompt has {len(prompt):,} characters, more than {MAX_PROMPT_CHARS:,}: shorten it, "
+                "or use the Long context tab"
+            )
+        if any(0xD800 <= ord(c) <= 0xDFFF for c in prompt):
+            raise ValueError("the prompt is not valid Unicode text (it holds half a surrogate pair): paste it again")
+        return prompt
+
+    @field_validator("distance_limit")
+    @classmethod
+    def _distance_limit_in_range(cls, limit: int | str) -> int | str:
+        if isinstance(limit, int) and not 1 <= limit <= MAX_WINDOW:
+            raise ValueError(f"give a distance limit from 1 to {MAX_WINDOW:,}, 'window' or 'off'")
+        return limit
+
+    @model_validator(mode="after")
+    def _combination_makes_sense(self) -> "RunSettings":
+        if self.prefill == "paper" and self.window is not None:
+            raise ValueError("prefill 'paper' gives the whole prompt one frame and cannot be windowed: choose 'row_exact', or no window")
+        return self
+
+    @property
+    def steered(self) -> bool:
+        """Whether a target (or limit) acts on this run at all."""
+        return self.method != "none"
+
+    @property
+    def goal(self) -> int:
+        """The number the method aims at: the limit for Max New Tokens++, else the target."""
+        return self.limit if self.method in LIMIT_METHODS else self.target

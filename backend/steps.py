@@ -1,0 +1,96 @@
+"""What a run yields: one `Step` a token, then one `Finish`."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+Reason = Literal["eos", "cap", "stopped", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What prefill saw; rides on the first step.
+
+    tokens: prompt length n. seconds: prefill time.
+    positions [r]: sampled prompt positions. entropy [r, layers, heads]: nats, at those positions.
+    attended [r]: number of keys each sampled row saw. states [r, d]: first-layer outputs (float16).
+    """
+
+    tokens: int
+    seconds: float
+    positions: np.ndarray
+    entropy: np.ndarray
+    attended: np.ndarray
+    states: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Logits:
+    """Pre-softmax attention logits of one head, binned by perceived distance (002 fig. 1a).
+
+    distance [bins]: mean perceived distance of the keys in each non-empty bin; mean/low/high [bins]: logits.
+    """
+
+    layer: int
+    head: int
+    distance: np.ndarray
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One generated token.
+
+    index: 1-based response position. text: what the token added to the decoded text (may be "").
+    p: its probability; p_eos: probability of ending instead; spread: entropy of the next-token distribution (nats).
+    context: tokens the model had read when it chose this one. attended: keys the query saw.
+    goal: the target in force, in tokens (re-estimated for words and characters; None without a target).
+    remaining: goal − index, what a countdown shows after this token. seconds: since decoding began.
+    entropy [layers, heads]: attention entropy in nats, or None without probes.
+    state [d]: first layer's output (float16), or None. logits: or None (recorded every `watch.every` tokens).
+    """
+
+    index: int
+    token: int
+    text: str
+    p: float
+    p_eos: float
+    spread: float
+    context: int
+    attended: int
+    goal: int | None
+    remaining: int | None
+    seconds: float
+    entropy: np.ndarray | None = None
+    state: np.ndarray | None = None
+    logits: Logits | None = None
+    reading: Reading | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """Why and how a run ended.
+
+    tokens: response tokens, the end mark not counted. words, characters: of `text`.
+    error: signed, produced − target, in the settings' unit; None without a target.
+    decode_seconds: first to last token; tokens_per_second: of decoding alone.
+    message: for reason 'error', a sentence that says what to do.
+    """
+
+    reason: Reason
+    text: str
+    tokens: int
+    words: int
+    characters: int
+    error: int | None
+    prompt_tokens: int
+    prefill_seconds: float
+    decode_seconds: float
+    tokens_per_second: float
+    cache_bytes: int
+    message: str = ""
+    notes: tuple[str, ...] = field(default=())

@@ -1,0 +1,78 @@
+"""Rotary position embedding of real-valued frames."""
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+
+@dataclass(frozen=True)
+class Rope:
+    """Rotation of the first `2 * len(inv_freq)` dimensions of a head.
+
+    inv_freq [r/2]: float32, as the model computes it. scaling: attention factor of the rope type.
+    interleaved: pairs are (2k, 2k+1) as in GPT-J, else (k, k + r/2). trained: the model's training length.
+
+    Whole-numbered frames inside the training length take the phases the model was trained with (transformers'
+    float32 product), so that plain attention is equal bit for bit; all other frames take float64 phases.
+    """
+
+    inv_freq: Tensor
+    scaling: float = 1.0
+    interleaved: bool = False
+    trained: int = 0
+
+    @classmethod
+    def of(cls, config, base_factor: float = 1.0) -> "Rope":
+        """The model's own rope type with its base multiplied (004 eq. 8). Raises ValueError for unsupported types."""
+        if config.model_type == "gptj":
+            width = config.rotary_dim or config.n_embd // config.n_head
+            inv_freq = 1.0 / (10000 * base_factor) ** (torch.arange(0, width, 2, dtype=torch.int64) / width)
+            return cls(inv_freq.float(), 1.0, True, config.n_positions)
+        config = copy.deepcopy(config)
+        rope = config.rope_parameters
+        kind = rope["rope_type"]
+        if kind in ("dynamic", "longrope"):
+            raise ValueError(f"position policies do not support the rope type '{kind}', whose base changes with length: choose another model")
+        rope["rope_theta"] = rope["rope_theta"] * base_factor
+        if kind == "default":
+            width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+            width = int(width * rope.get("partial_rotary_factor", 1.0))
+            inv_freq = 1.0 / (rope["rope_theta"] ** (torch.arange(0, width, 2, dtype=torch.float) / width))
+            return cls(inv_freq, 1.0, False, config.max_position_embeddings)
+        inv_freq, scaling = ROPE_INIT_FUNCTIONS[kind](config)
+        return cls(inv_freq.float(), float(scaling), False, config.max_position_embeddings)
+
+    @property
+    def width(self) -> int:
+        return 2 * len(self.inv_freq)
+
+    def phases(self, frames: np.ndarray, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+        """cos and sin [n, width] of frames [n], laid out for `rotate`."""
+        frames = np.asarray(frames, dtype=np.float64)
+        angle = torch.from_numpy(frames)[:, None] * self.inv_freq.double()
+        cos, sin = angle.cos(), angle.sin()
+        trained = (frames == np.floor(frames)) & (frames >= 0) & (frames < self.trained)
+        if dtype != torch.float64 and trained.any():
+            rows = torch.from_numpy(trained)
+            learned = torch.from_numpy(frames[trained]).float()[:, None] * self.inv_freq
+            cos[rows], sin[rows] = learned.cos().double(), learned.sin().double()
+        spread = (lambda x: x.repeat_interleave(2, -1)) if self.interleaved else (lambda x: torch.cat((x, x), -1))
+        return tuple((spread(x) * self.scaling).to(device, dtype) for x in (cos, sin))  # type: ignore[return-value]
+
+    def rotate(self, x: Tensor, phases: tuple[Tensor, Tensor]) -> Tensor:
+        """Rotate x [..., n, head_dim] by phases of n frames, with transformers' own arithmetic."""
+        cos, sin = phases
+        turned, rest = x[..., : self.width], x[..., self.width :]
+        turned = (turned * cos) + (self._quarter_turn(turned) * sin)
+        return torch.cat((turned, rest), -1) if rest.shape[-1] else turned
+
+    def _quarter_turn(self, x: Tensor) -> Tensor:
+        if self.interleaved:
+            return torch.stack((-x[..., 1::2], x[..., ::2]), -1).flatten(-2)
+        half = x.shape[-1] // 2
+        return torch.cat((-x[..., half:], x[..., :half]), -1)

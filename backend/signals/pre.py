@@ -1,0 +1,39 @@
+"""PRE: an impatience signal whose frequency grows with the progress made (003 §3.2)."""
+from __future__ import annotations
+
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from backend.signals.sinusoid import half, interleave
+
+
+def pre(ratio: Tensor, width: int) -> Tensor:
+    """cos(ω·x_k) at 2k and sin(ω·x_k) at 2k+1 with ω = r·d/2 and x_k = 2k/d, so the phases are k·r (003 §3.2).
+
+    ratio [...]: progress from 0 to 1. Returns [..., width] in float64; ratio 0 gives (1, 0, 1, 0, …). ValueError
+    for an odd width.
+    """
+    phase = ratio.unsqueeze(-1) * _pairs(width, ratio.device)
+    return interleave(phase.cos(), phase.sin())
+
+
+def pre_rows(response: Tensor, target: int | Tensor, width: int) -> Tensor:
+    """What PRE shows at each input position: progress response / target, 0 in the prompt, 1 past the target.
+
+    response [...]: 1-based response positions, 0 and below in the prompt. target: in tokens, an int or a tensor
+    that broadcasts with response.
+    """
+    return pre((response.double() / target).clamp_(0, 1), width)
+
+
+def noisy(ratio: Tensor, width: int, generator: torch.Generator | None = None) -> Tensor:
+    """Training noise: N(0, (2/d)²) added to ratios above 0, then clamped to [0, 1] (003 eq. 4)."""
+    noise = torch.randn(ratio.shape, dtype=torch.float64, device=ratio.device, generator=generator) * (2 / width)
+    return torch.where(ratio > 0, (ratio + noise).clamp(0, 1), ratio)
+
+
+@lru_cache(maxsize=32)
+def _pairs(width: int, device: torch.device) -> Tensor:
+    return torch.arange(half(width), dtype=torch.float64, device=device)

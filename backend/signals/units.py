@@ -1,0 +1,64 @@
+"""Lengths in words and characters: how they are counted, and how many tokens they will take."""
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+
+from backend.settings import Unit
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Tokens per unit expected before any text is there, and the number of units at which text outweighs it."""
+
+    tokens: float
+    weight: int
+
+
+# Measured with SmolLM2's tokenizer on 3,000 English answers of six open models (HelloBench): mean 1.40 tokens per
+# word and 0.214 per character; the weights gave the smallest error after 5 to 40 tokens on 400 of them.
+EXPECTED: dict[Unit, Rate] = {"words": Rate(1.40, 20), "characters": Rate(0.214, 100)}
+
+_WORD = re.compile(r"[^\W_]\S*")
+
+
+def words(text: str) -> int:
+    """Number of words: runs of characters without white space that hold a letter or a digit.
+
+    List bullets, dashes and heading marks are not words; "well-known" and "3.14" are one each. Scripts written
+    without spaces need characters instead.
+    """
+    return len(_WORD.findall(text))
+
+
+def characters(text: str) -> int:
+    """Number of code points in composed form (NFC), inner white space counted, outer white space not."""
+    return len(unicodedata.normalize("NFC", text.strip()))
+
+
+def length(unit: Unit, text: str, tokens: int) -> int:
+    """Length of a response in `unit`. tokens: its number of tokens, the end mark not counted."""
+    if unit == "tokens":
+        return tokens
+    return words(text) if unit == "words" else characters(text)
+
+
+def in_tokens(goal: int, unit: Unit, text: str = "", tokens: int = 0) -> int:
+    """Target in tokens for a goal in `unit`, estimated afresh from the response so far.
+
+    tokens so far + remaining units × tokens per unit, where the rate runs with the text and starts from what is
+    expected of English. Reaches `tokens` when the goal is met. goal: wanted length in `unit`. text, tokens: the
+    response so far and its number of tokens. Returns at least 1.
+    """
+    if unit == "tokens":
+        return goal
+    done, expected = length(unit, text, tokens), EXPECTED[unit]
+    rate = (expected.tokens * expected.weight + tokens) / (expected.weight + done)
+    remaining = max(round((goal - done) * rate), _unfinished(goal, done, unit, text))
+    return max(tokens + remaining, 1)
+
+
+def _unfinished(goal: int, done: int, unit: Unit, text: str) -> int:
+    """One token more while the last wanted word may still grow or lacks its full stop; a further word ends that."""
+    return int(unit == "words" and done == goal and text[-1:].isalnum())

@@ -1,0 +1,413 @@
+"""Length signals against the papers' formulas, written out here as loops over math.sin and math.cos."""
+import math
+import threading
+import time
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+
+from backend import embedded
+from backend.signals import SignalContext, SignalSettings, add_signal, attach, signal_rows, signalling
+from backend.signals.ldpe import ldpe
+from backend.signals.lrpe import lrpe
+from backend.signals.mnt import MntSettings, shifts, sigma
+from backend.signals.orpe import orpe
+from backend.signals.pre import noisy, pre
+from backend.signals.scale import constant
+
+KINDS = ("ldpe", "orpe", "lrpe", "pre")
+
+
+def settings_of(kind, constant=1.0, **more):
+    return SignalSettings(kind, gain=1.0, constant=constant, lengths=(10, 200), **more)
+
+
+def reference_sinusoid(number, d):
+    row = []
+    for k in range(d // 2):
+        angle = number / math.pow(10000.0, 2 * k / d)
+        row += [math.sin(angle), math.cos(angle)]
+    return row
+
+
+def reference(kind, position, n, target, d):
+    """The row of one 0-based input position, from the papers' definitions."""
+    i, end = position + 1, n + target
+    t = i - n
+    if kind == "ldpe":
+        return reference_sinusoid(max(end + 1 - i, 1), d)
+    if kind == "orpe":
+        return reference_sinusoid(max(end + 1 - i, 1), d) if i > n else [0.0] * d
+    if kind == "lrpe":
+        row = []
+        for k in range(d // 2):
+            angle = min(t, target) / math.pow(target, 2 * k / d)
+            row += [math.sin(angle), math.cos(angle)]
+        return row if i > n else [0.0] * d
+    omega = min(max(t, 0) / target, 1.0) * d / 2
+    row = []
+    for k in range(d // 2):
+        x = 2 * k / d
+        row += [math.cos(omega * x), math.sin(omega * x)]
+    return row
+
+
+@pytest.fixture(scope="module")
+def llama():
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=128, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=512, eos_token_id=2, pad_token_id=2, bos_token_id=1,
+    )
+    return LlamaForCausalLM(config).eval()
+
+
+@pytest.fixture(scope="module")
+def table():
+    """Token embeddings of the embedded model."""
+    return AutoModelForCausalLM.from_pretrained(embedded.folder(), dtype=torch.bfloat16).get_input_embeddings().weight.detach()
+
+
+# Formulas
+
+
+@given(
+    kind=st.sampled_from(KINDS),
+    half=st.integers(1, 40),
+    n=st.integers(0, 60),
+    target=st.integers(1, 5000),
+    positions=st.lists(st.integers(0, 8000), min_size=1, max_size=6),
+    scale=st.floats(-3, 3),
+)
+def test_rows_are_the_papers(kind, half, n, target, positions, scale):
+    rows = signal_rows(settings_of(kind, scale), torch.tensor(positions), n, target, 2 * half)
+    expected = torch.tensor(
+        [[scale * x for x in reference(kind, p, n, target, 2 * half)] for p in positions], dtype=torch.float64
+    )
+    assert rows.dtype == torch.float32
+    torch.testing.assert_close(rows, expected.float(), atol=1e-6, rtol=1e-6)
+
+
+@given(half=st.integers(1, 300), counts=st.lists(st.integers(1, 200_000), min_size=1, max_size=5))
+def test_counts_in_float64(half, counts):
+    expected = torch.tensor([reference_sinusoid(c, 2 * half) for c in counts], dtype=torch.float64)
+    for encode in (ldpe, orpe):
+        torch.testing.assert_close(encode(torch.tensor(counts), 2 * half), expected, atol=1e-9, rtol=0)
+
+
+def test_orpe_and_lrpe_show_nothing_at_zero():
+    assert not orpe(torch.tensor([0]), 8).any()
+    assert not lrpe(torch.tensor([0]), 10, 8).any()
+
+
+def test_lrpe_in_float64():
+    rows = lrpe(torch.tensor([3, 7]), torch.tensor([10, 400]), 12)
+    for row, (pos, length) in zip(rows, [(3, 10), (7, 400)], strict=True):
+        expected = [f(pos / length ** (2 * k / 12)) for k in range(6) for f in (math.sin, math.cos)]
+        torch.testing.assert_close(row, torch.tensor(expected, dtype=torch.float64), atol=1e-12, rtol=0)
+
+
+def test_lrpe_is_equal_at_equal_ratios_in_its_last_limit():
+    """001 §2: at the exponent 1 the encoding depends on pos / len alone; at 2k/d → 1 it nearly does."""
+    wide = 4000
+    short, long = lrpe(torch.tensor([5, 10]), torch.tensor([10, 20]), wide)[:, -2:]
+    torch.testing.assert_close(short, long, atol=1e-3, rtol=0)
+
+
+def test_pre_starts_at_one_and_ends_below_the_nyquist_bound():
+    assert pre(torch.tensor([0.0]), 8).tolist() == [[1, 0, 1, 0, 1, 0, 1, 0]]
+    end = pre(torch.tensor([1.0], dtype=torch.float64), 576)[0]
+    torch.testing.assert_close(end[0::2], torch.arange(288).double().cos(), atol=1e-12, rtol=0)
+    torch.testing.assert_close(end[1::2], torch.arange(288).double().sin(), atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("width", [1, 7, 0, 577])
+def test_odd_widths_are_refused(kind, width):
+    with pytest.raises(ValueError, match="even embedding width"):
+        signal_rows(settings_of(kind), torch.tensor([3]), 2, 10, width)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_row_is_cheap(kind):
+    s, position = settings_of(kind), torch.tensor([150])
+    times = []
+    for _ in range(400):
+        begun = time.perf_counter()
+        signal_rows(s, position, 100, 200, 576)
+        times.append(time.perf_counter() - begun)
+    assert sorted(times)[40] < 100e-6
+
+
+# The convention: training, inference and metric agree
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_last_content_token_shows_one_and_the_next_output_is_the_end_mark(kind):
+    """What a training sample shows before its end mark is what a run shows when `produced − target` becomes 0."""
+    n, target, d = 5, 9, 64
+    s = settings_of(kind)
+    whole = signal_rows(s, torch.arange(n + target), n, target, d)
+    last = {"ldpe": ldpe(torch.tensor(1), d), "orpe": ldpe(torch.tensor(1), d), "pre": pre(torch.tensor(1.0), d),
+            "lrpe": lrpe(torch.tensor(target), target, d)}[kind]
+    torch.testing.assert_close(whole[-1], last.float())
+    context = SignalContext(s, [n], [target])
+    context.offset = n + target - 1
+    assert torch.equal(context.rows(1, d, torch.device("cpu"))[0], whole[-1:])
+    beyond = signal_rows(s, torch.arange(n + target, n + target + 40), n, target, d)
+    assert torch.equal(beyond, whole[-1:].expand(40, d))
+
+
+def test_ldpe_counts_through_the_prompt():
+    rows = signal_rows(settings_of("ldpe"), torch.arange(14), 5, 9, 16)
+    torch.testing.assert_close(rows, ldpe(torch.arange(14, 0, -1), 16).float())
+
+
+def test_pre_shows_the_prompt_no_progress():
+    assert signal_rows(settings_of("pre"), torch.arange(5), 5, 9, 6).tolist() == [[1, 0, 1, 0, 1, 0]] * 5
+
+
+# Max New Tokens++
+
+
+def test_sigma_runs_from_start_to_maximum():
+    m = MntSettings(0.1, 2048, 4096)
+    assert sigma(0, 50, m) == pytest.approx(0.1)
+    assert sigma(50, 50, m) == pytest.approx(2048)
+    assert sigma(20, 50, m) == pytest.approx(0.1 * math.exp(20 / 50 * math.log(2048 / 0.1)))
+
+
+@given(scale=st.floats(0.01, 1e5), most=st.integers(1, 10_000))
+@settings(max_examples=60)
+def test_shifts_stay_in_range(scale, most):
+    drawn = shifts(scale, most, 500, torch.Generator().manual_seed(1))
+    assert drawn.dtype == torch.int64 and drawn.min() >= 0 and drawn.max() <= most
+
+
+def test_shifts_are_half_normal_and_truncated_without_an_atom():
+    free = shifts(100.0, 100_000, 200_000, torch.Generator().manual_seed(2)).double()
+    assert free.mean() == pytest.approx(100 * math.sqrt(2 / math.pi), rel=0.01)
+    assert (free <= 100).double().mean() == pytest.approx(math.erf(1 / math.sqrt(2)), abs=0.005)
+    cut = shifts(100.0, 50, 200_000, torch.Generator().manual_seed(3)).double()
+    inside = math.erf(49.5 / 100 / math.sqrt(2)) / math.erf(50 / 100 / math.sqrt(2))
+    assert (cut == 50).double().mean() == pytest.approx(1 - inside, abs=0.003)
+
+
+def test_a_shift_is_added_to_every_count():
+    plain = signal_rows(settings_of("ldpe"), torch.arange(10), 4, 6 + 17, 32)
+    expected = [reference_sinusoid(4 + 6 + 1 - i + 17, 32) for i in range(1, 11)]
+    torch.testing.assert_close(plain, torch.tensor(expected))
+
+
+@pytest.mark.parametrize("bad", [(0, 1, 1), (2, 1, 1), (1, math.inf, 1), (1, 2, 0), (math.nan, 1, 1)])
+def test_bad_mnt_settings_are_refused(bad):
+    with pytest.raises(ValueError):
+        MntSettings(*bad)
+
+
+def test_pre_noise_has_the_papers_spread_and_spares_the_prompt():
+    ratio = torch.cat([torch.zeros(1000), torch.full((100_000,), 0.5)])
+    drawn = noisy(ratio.double(), 64, torch.Generator().manual_seed(4))
+    assert not drawn[:1000].any()
+    assert drawn[1000:].std().item() == pytest.approx(2 / 64, rel=0.02)
+    assert drawn.min() >= 0 and drawn.max() <= 1
+
+
+# Settings and scale
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"kind": "rope"}, {"gain": math.nan}, {"constant": math.inf}, {"lengths": (0, 5)}, {"lengths": (9, 5)},
+        {"kind": "pre", "mnt": MntSettings()}, {"convention": 99},
+    ],
+)
+def test_bad_settings_are_refused(wrong):
+    with pytest.raises(ValueError):
+        SignalSettings(**{"kind": "ldpe", "gain": 1.0, "constant": 1.0, "lengths": (10, 200), **wrong})
+
+
+def test_scale_on_the_embedded_model(table):
+    """At gain 1 the signal has the norm of a token, as 000 eq. 5 makes it on average."""
+    rows = [sum(x * x for x in row) for row in table[::400].double().tolist()]
+    c = constant(table, 1.0)
+    assert c == pytest.approx(math.sqrt(sum(rows) / len(rows)) / math.sqrt(576 / 2), rel=0.03)
+    everything = math.sqrt(float((table.double() ** 2).sum()) / len(table))
+    signal = signal_rows(settings_of("ldpe", c), torch.arange(300), 100, 200, 576)
+    assert signal.norm(dim=-1).mean().item() == pytest.approx(everything, rel=1e-5)
+    assert constant(table, 0.25) == pytest.approx(c / 4)
+
+
+# The hook
+
+
+def hidden(model, ids, **more):
+    with torch.no_grad():
+        return model(ids, output_hidden_states=True, **more).hidden_states[0]
+
+
+def test_without_a_context_the_hook_does_nothing(llama):
+    ids = torch.randint(3, 128, (2, 9))
+    before = llama(ids).logits
+    attach(llama)
+    attach(llama)
+    assert torch.equal(llama(ids).logits, before)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_hook_adds_the_rows_once(llama, kind):
+    attach(llama)
+    attach(llama)
+    ids = torch.randint(3, 128, (1, 12))
+    with signalling(SignalContext(settings_of(kind, 0.3), [5], [7])):
+        seen = hidden(llama, ids)
+    rows = [[0.3 * x for x in reference(kind, p, 5, 7, 32)] for p in range(12)]
+    expected = llama.get_input_embeddings().weight[ids] + torch.tensor([rows])
+    torch.testing.assert_close(seen, expected.detach(), atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_of_a_padded_batch_are_those_of_single_runs(llama, kind):
+    attach(llama)
+    s = settings_of(kind, 0.3)
+    prompts, targets = [3, 8, 5], [4, 9, 30]
+    texts = [torch.randint(3, 128, (n + 4,)) for n in prompts]
+    pads = [max(prompts) - n for n in prompts]
+    batch = torch.stack([torch.cat([torch.full((p,), 2), t]) for p, t in zip(pads, texts, strict=True)])
+    with signalling(SignalContext(s, prompts, targets, pads)):
+        seen = hidden(llama, batch)
+    for row, (text, n, target, pad) in enumerate(zip(texts, prompts, targets, pads, strict=True)):
+        with signalling(SignalContext(s, [n], [target])):
+            alone = hidden(llama, text[None])
+        assert torch.equal(seen[row, pad:], alone[0])
+        assert torch.equal(seen[row, :pad], llama.get_input_embeddings().weight[batch[row, :pad]])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_chunking_gives_the_same_sum(llama, kind):
+    attach(llama)
+    ids = torch.randint(3, 128, (1, 20))
+    with signalling(SignalContext(settings_of(kind, 0.3), [11], [5])):
+        whole = hidden(llama, ids)
+    context = SignalContext(settings_of(kind, 0.3), [11], [5])
+    parts = []
+    for chunk in ids.split([7, 1, 4, 1, 1, 6], dim=1):
+        with signalling(context):
+            parts.append(hidden(llama, chunk))
+    assert context.offset == 20
+    assert torch.equal(torch.cat(parts, dim=1), whole)
+
+
+def test_bf16_is_cast_last():
+    embeddings = torch.randn(1, 6, 64, generator=torch.Generator().manual_seed(5)).bfloat16()
+    context = SignalContext(settings_of("ldpe", 0.7), [2], [3000])
+    summed = add_signal(embeddings, context)
+    rows = torch.tensor([[0.7 * x for x in reference("ldpe", p, 2, 3000, 64)] for p in range(6)])
+    assert summed.dtype == torch.bfloat16
+    assert torch.equal(summed[0], (embeddings[0].float() + rows).bfloat16())
+    assert not torch.equal(summed[0], embeddings[0] + rows.bfloat16())
+
+
+def test_a_float64_model_stays_float64():
+    summed = add_signal(torch.zeros(1, 1, 8, dtype=torch.float64), SignalContext(settings_of("orpe"), [0], [5]))
+    assert summed.dtype == torch.float64
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gain_zero_is_no_signal_bit_for_bit(llama, kind):
+    attach(llama)
+    ids = torch.randint(3, 128, (1, 12))
+    silent = SignalSettings(kind, gain=0.0, constant=0.0, lengths=(10, 200))
+    with signalling(SignalContext(silent, [5], [7])) as context:
+        seen = hidden(llama, ids)
+    assert context.offset == 12
+    plain = hidden(llama, ids)
+    assert torch.equal(seen.view(torch.int32), plain.view(torch.int32))
+
+
+def test_the_target_can_change_while_writing(llama):
+    attach(llama)
+    context = SignalContext(settings_of("ldpe"), [4, 4], [50, 60])
+    ids = torch.randint(3, 128, (2, 9))
+    with signalling(context):
+        first = hidden(llama, ids)
+        context.retarget(13)
+        second = hidden(llama, torch.full((2, 1), 9))
+    table = llama.get_input_embeddings().weight.detach()
+    for row, (before, after) in enumerate([(50, 13), (60, 60)]):
+        shown = torch.cat([first[row] - table[ids[row]], second[row] - table[9]])
+        expected = [reference("ldpe", p, 4, before, 32) for p in range(9)] + [reference("ldpe", 9, 4, after, 32)]
+        torch.testing.assert_close(shown, torch.tensor(expected), atol=1e-5, rtol=0)
+
+
+def test_generate_shows_every_step_its_count(llama):
+    attach(llama)
+    ids = torch.randint(3, 128, (1, 6))
+    seen = []
+    watch = llama.model.layers[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    try:
+        with signalling(SignalContext(settings_of("ldpe"), [6], [8])):
+            written = llama.generate(ids, max_new_tokens=10, min_new_tokens=10, do_sample=False)
+    finally:
+        watch.remove()
+    inputs = torch.cat(seen, dim=1)[0] - llama.get_input_embeddings().weight[written[0, :-1]]
+    counts = [max(14 - p, 1) for p in range(15)]
+    expected = torch.tensor([reference_sinusoid(c, 32) for c in counts])
+    torch.testing.assert_close(inputs.detach(), expected, atol=1e-5, rtol=0)
+
+
+def test_threads_do_not_see_each_other(llama):
+    attach(llama)
+    ids = torch.randint(3, 128, (1, 16))
+    plain = hidden(llama, ids)
+    expected = {}
+    for target in (5, 400):
+        with signalling(SignalContext(settings_of("ldpe"), [4], [target])):
+            expected[target] = hidden(llama, ids)
+    expected[None] = plain
+    barrier, wrong = threading.Barrier(3), []
+
+    def run(target):
+        for _ in range(30):
+            barrier.wait()
+            if target is None:
+                seen = hidden(llama, ids)
+            else:
+                with signalling(SignalContext(settings_of("ldpe"), [4], [target])):
+                    seen = hidden(llama, ids)
+            if not torch.equal(seen, expected[target]):
+                wrong.append(target)
+
+    threads = [threading.Thread(target=run, args=(target,)) for target in expected]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_an_error_inside_switches_the_signal_off(llama):
+    attach(llama)
+    ids = torch.randint(3, 128, (2, 5))
+    plain = hidden(llama, ids)
+    with pytest.raises(ValueError, match="set up for 1 rows, the batch has 2"):
+        with signalling(SignalContext(settings_of("ldpe"), [4], [9])):
+            hidden(llama, ids)
+    assert torch.equal(hidden(llama, ids), plain)
+
+
+@pytest.mark.parametrize(
+    ("prompts", "targets", "pads"), [([], [], None), ([1], [1, 2], None), ([1], [0], None), ([1], [5], [-1])]
+)
+def test_bad_contexts_are_refused(prompts, targets, pads):
+    with pytest.raises(ValueError):
+        SignalContext(settings_of("ldpe"), prompts, targets, pads)
+
+
+def test_a_target_below_one_is_refused():
+    with pytest.raises(ValueError):
+        SignalContext(settings_of("ldpe"), [1], [5]).retarget(0)

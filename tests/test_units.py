@@ -1,0 +1,91 @@
+"""How words and characters are counted, and how a wanted number of them becomes a target in tokens."""
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.signals.prompted import prompted
+from backend.signals.units import EXPECTED, characters, in_tokens, length, words
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", 0),
+        (" \n\t ", 0),
+        ("Hello, world!", 2),
+        ("well-known don't 3.14 e-mail", 4),
+        ("- a list\n* of\n# two — marks", 5),
+        ("_emphasis_ (aside) “quoted”", 3),
+        ("non\u00a0breaking", 2),
+        ("déjà vu", 2),
+        ("猫が好き", 1),
+    ],
+)
+def test_words(text, expected):
+    assert words(text) == expected
+
+
+@given(st.text())
+def test_words_are_runs_without_white_space_that_hold_a_letter_or_digit(text):
+    assert words(text) == sum(any(c.isalnum() for c in run) for run in text.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("", 0), ("  two words \n", 9), ("e\u0301", 1), ("\u00e9", 1), ("a\n\nb", 4)]
+)
+def test_characters(text, expected):
+    assert characters(text) == expected
+
+
+def test_length_speaks_the_unit():
+    assert [length(unit, "Two words.", 7) for unit in ("tokens", "words", "characters")] == [7, 2, 10]
+
+
+def test_tokens_need_no_estimate():
+    assert in_tokens(57, "tokens", "whatever was written", 3) == 57
+
+
+@pytest.mark.parametrize("unit", ["words", "characters"])
+def test_before_any_text_the_expected_rate_holds(unit):
+    assert in_tokens(1000, unit) == round(1000 * EXPECTED[unit].tokens)
+
+
+@pytest.mark.parametrize("unit", ["words", "characters"])
+@given(goal=st.integers(1, 10_000))
+def test_a_target_is_never_below_one_token(unit, goal):
+    assert in_tokens(goal, unit) >= 1
+    assert in_tokens(1, unit, "long text " * goal, 1) >= 1
+
+
+def test_the_running_rate_takes_over():
+    text = "word. " * 400
+    assert in_tokens(800, "words", text, tokens=1200) == pytest.approx(2400, rel=0.03)
+
+
+def test_past_the_goal_the_target_is_what_was_written():
+    assert in_tokens(3, "words", "one two three four", 9) == 9
+    assert in_tokens(5, "characters", "123456", 4) == 4
+
+
+def test_the_last_word_may_be_finished_and_closed():
+    assert in_tokens(3, "words", "one two thr", 4) == 5
+    assert in_tokens(3, "words", "one two three", 5) == 6
+    assert in_tokens(3, "words", "one two three.", 6) == 6
+
+
+@given(st.lists(st.sampled_from(["alpha", "be", "gamma-ray", "delta,", "epsilon."]), min_size=1, max_size=120))
+def test_the_loop_closes_on_the_goal(script):
+    """A writer that stops when its count has come to 1 writes the wanted number of words, whatever its rate."""
+    pieces = [piece for word in script * 40 for piece in (" " + word[:3], word[3:]) if piece]
+    text, tokens = "", 0
+    for piece in pieces:
+        text, tokens = text + piece, tokens + 1
+        if in_tokens(len(script), "words", text, tokens) <= tokens:
+            break
+    assert abs(words(text) - len(script)) <= 1
+
+
+def test_prompted_names_the_target():
+    assert prompted("Why?", 112, "tokens") == "Answer the following question in 112 tokens:\nWhy?"
+    assert prompted("Why?", 1, "words") == "Answer the following question in 1 word:\nWhy?"
+    assert prompted("Why?", 20, "characters") == "Answer the following question in 20 characters:\nWhy?"

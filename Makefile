@@ -1,0 +1,49 @@
+# make demo   set up and open the lab on http://127.0.0.1:7860      make test   set up and run every test
+# Needs Python 3.11 or newer; PYTHON=… names another one.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check
+
+.PHONY: demo test bench lint screenshot clean
+
+demo: $(VENV)/.runs
+	@$(PY) -m backend.embedded
+	$(PY) -m app $(ARGS)
+
+test: $(VENV)/.develops
+	@$(PY) -m backend.embedded
+	@.ci/chromium
+	$(PY) -m pytest $(ARGS)
+
+bench: $(VENV)/.develops
+	@$(PY) -m backend.embedded
+	$(PY) -m backend.evaluation.speed $(ARGS)
+
+lint: $(VENV)/.develops
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+
+screenshot: $(VENV)/.develops
+	@$(PY) -m backend.embedded
+	@.ci/chromium
+	$(PY) -m app.screenshot $(ARGS)
+
+clean:
+	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis test-results
+
+$(PY):
+	@test -n "$(PYTHON)" || { echo "No Python found: install Python 3.11, or name one: make PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "$(PYTHON) is too old: install Python 3.11, or name one: make PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) \
+		|| { rm -rf $(VENV); echo "$(PYTHON) cannot make a virtual environment: install its venv module (Debian: python3.11-venv)"; exit 1; }
+
+# The stamps make a second call instant and free of the network; a changed requirements file renews them.
+$(VENV)/.runs: requirements.txt | $(PY)
+	$(PIP) install -r requirements.txt
+	@touch $@
+
+$(VENV)/.develops: requirements-dev.txt requirements.txt | $(PY)
+	$(PIP) install -r requirements-dev.txt
+	@touch $(VENV)/.runs $@

@@ -1,0 +1,131 @@
+"""What a model is and which of the lab's controls it allows, with the reason where it does not."""
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from transformers import PreTrainedConfig, PreTrainedModel
+
+Position = Literal["rope", "alibi", "other"]
+
+ROPE_FAMILIES = frozenset({"llama", "mistral", "qwen2", "qwen3", "gpt_neox", "gptj"})
+ALIBI_FAMILIES = frozenset({"mpt"})
+LEARNED_POSITION_FAMILIES = frozenset({"gpt2", "gpt_neo", "gpt_bigcode", "opt", "biogpt"})
+FIXED_ROPE_TYPES = frozenset({"default", "linear", "llama3", "yarn"})
+GPTJ_BASE = 10_000.0
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """One loaded model, described.
+
+    family: transformers' model_type. heads, kv_heads: query and key heads of a layer. width: size of the hidden state.
+    parameters: number of weights, shared ones once. training_length: tokens of context the model was trained for,
+    None where its config does not say. rope_type, rope_base: as in its config, None without RoPE.
+    unsupported: a sentence saying why not, by control (pic, ntk, window, signals, int8, 4bit, probes).
+    """
+
+    model: str
+    family: str
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    width: int
+    vocab: int
+    parameters: int
+    training_length: int | None
+    position: Position
+    rope_type: str | None
+    rope_base: float | None
+    precision: str
+    device: str
+    unsupported: dict[str, str]
+
+
+def describe(name: str, model: PreTrainedModel, precision: str) -> Capabilities:
+    """The capabilities of `model`, known to the user as `name` and loaded at `precision`."""
+    config = model.config
+    heads, width = config.num_attention_heads, config.hidden_size
+    rope = _rope(config)
+    return Capabilities(
+        model=name,
+        family=config.model_type,
+        layers=config.num_hidden_layers,
+        heads=heads,
+        kv_heads=getattr(config, "num_key_value_heads", None) or heads,
+        head_dim=getattr(config, "head_dim", None) or width // heads,
+        width=width,
+        vocab=config.vocab_size,
+        parameters=model.num_parameters(),
+        training_length=_training_length(config),
+        position=position(config),
+        rope_type=rope[0] if rope else None,
+        rope_base=rope[1] if rope else None,
+        precision=precision,
+        device=str(model.device),
+        unsupported=unsupported(config, model.device),
+    )
+
+
+def position(config: PreTrainedConfig) -> Position:
+    """How the family tells positions apart, as far as the lab knows it."""
+    if config.model_type in ROPE_FAMILIES:
+        return "rope"
+    return "alibi" if config.model_type in ALIBI_FAMILIES else "other"
+
+
+def unsupported(config: PreTrainedConfig, device: torch.device) -> dict[str, str]:
+    """Why a control cannot work with this model on this device; controls that work are absent."""
+    return _unsupported_positions(config) | _unsupported_precisions(config, device)
+
+
+def _unsupported_positions(config: PreTrainedConfig) -> dict[str, str]:
+    family = config.model_type
+    if family in ALIBI_FAMILIES:
+        return {
+            "pic": f"{family} has no position ids to compress: it biases attention by distance (ALiBi).",
+            "ntk": f"{family} has no RoPE base to change: it biases attention by distance (ALiBi).",
+        }
+    if family in LEARNED_POSITION_FAMILIES:
+        why = f"{family} adds a learned vector for each absolute position, so distances cannot be bent."
+        return dict.fromkeys(("pic", "ntk", "window", "probes"), why)
+    if family not in ROPE_FAMILIES:
+        why = f"The lab does not know how {family} tells positions apart."
+        return dict.fromkeys(("pic", "ntk", "window", "probes"), why)
+    kind = (_rope(config) or ("default", None))[0]
+    if kind not in FIXED_ROPE_TYPES:
+        why = f"Its RoPE frequencies ({kind}) change with the length, so keys cannot be rotated once and kept."
+        return dict.fromkeys(("pic", "ntk", "window"), why)
+    return {}
+
+
+def _unsupported_precisions(config: PreTrainedConfig, device: torch.device) -> dict[str, str]:
+    reasons = {}
+    if importlib.util.find_spec("bitsandbytes") is None:
+        reasons["4bit"] = "4-bit weights need bitsandbytes, which has no build here: choose bf16 or int8."
+        if device.type == "cuda":
+            reasons["int8"] = "int8 on a GPU needs bitsandbytes, which has no build here: choose bf16."
+    if device.type == "cpu" and position(config) == "other":
+        reasons["int8"] = f"The lab's int8 weights do not cover the layers of {config.model_type}: choose bf16."
+    return reasons
+
+
+def _rope(config: PreTrainedConfig) -> tuple[str, float] | None:
+    """(type, base) of the model's RoPE, or None."""
+    if config.model_type == "gptj":
+        return "default", GPTJ_BASE
+    found = getattr(config, "rope_parameters", None)
+    if not isinstance(found, dict) or "rope_theta" not in found:
+        return None
+    return found.get("rope_type", "default"), float(found["rope_theta"])
+
+
+def _training_length(config: PreTrainedConfig) -> int | None:
+    for name in ("max_position_embeddings", "n_positions", "max_seq_len"):
+        length = getattr(config, name, None)
+        if isinstance(length, int):
+            return length
+    return None

@@ -1,0 +1,249 @@
+"""Models by name: which are allowed, how they are loaded, and the few that stay in memory."""
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, get_args
+
+import torch
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    BitsAndBytesConfig,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+from backend import embedded
+from backend.capabilities import Capabilities, describe, unsupported
+from backend.embedded import ModelError
+from backend.settings import Precision
+
+__all__ = ["Capabilities", "Loaded", "ModelError", "Models", "allowed"]
+
+ALLOW_LIST = Path(__file__).parents[1] / "assets" / "models.json"
+KEPT = 3
+HUB_SECONDS = 10
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model ready to run: a transformers causal LM in eval mode without gradients, its tokenizer, its description.
+
+    Shared by every run that asks for the same model: nothing on it may be changed for one of them.
+    """
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    capabilities: Capabilities
+
+
+def allowed(file: Path | None = None, more: Iterable[str] = ()) -> list[str]:
+    """The allow-list: the lab's own, then the names in `file` (a JSON list of strings), then `more`.
+
+    A name is 'embedded', a hub id or a local folder. Raises ModelError when the file is not such a list.
+    """
+    names = _read_names(ALLOW_LIST) + (_read_names(file) if file else []) + list(more)
+    return list(dict.fromkeys(names))
+
+
+def _read_names(file: Path) -> list[str]:
+    try:
+        names = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"the list of models {file} cannot be read ({error}): give a JSON list of names") from error
+    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+        raise ModelError(f'the list of models {file} must be a JSON list of names, such as ["Qwen/Qwen3-0.6B"]')
+    return names
+
+
+@dataclass
+class _Slot:
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    loaded: Loaded | None = None
+
+
+class Models:
+    """Loaded models, each once, the least recently asked for dropped beyond `kept`. Safe to share between threads.
+
+    names: the allow-list; None takes the lab's own.
+    """
+
+    def __init__(self, names: Iterable[str] | None = None, kept: int = KEPT) -> None:
+        self._names = list(allowed() if names is None else names)
+        self._kept = kept
+        self._slots: OrderedDict[tuple[str, str, Path | None], _Slot] = OrderedDict()
+        self._guard = threading.Lock()
+
+    def names(self) -> list[str]:
+        """The models one may ask for."""
+        return list(self._names)
+
+    def load(self, model: str, precision: str = "bf16", adapter: Path | None = None) -> Loaded:
+        """The model at that precision, with the LoRA `adapter` (a peft folder) merged in where one is given.
+
+        Callers asking for the same thing at once share one load. Raises ModelError with a sentence that says what
+        to do: name not allowed, no access, damaged files, precision that cannot be had here.
+        """
+        self._check(model, precision)
+        key = (model, precision, adapter.resolve() if adapter else None)
+        with self._guard:
+            slot = self._slots.setdefault(key, _Slot())
+            self._slots.move_to_end(key)
+        with slot.lock:
+            if slot.loaded is None:
+                self._make_room()
+                slot.loaded = _load(*key)
+            return slot.loaded
+
+    def _check(self, model: str, precision: str) -> None:
+        if model not in self._names:
+            raise ModelError(
+                f"the model '{model}' is not on the allow-list: choose one of {', '.join(self._names)}, "
+                "or start the lab with --allow-model and its name"
+            )
+        if precision not in get_args(Precision):
+            raise ModelError(f"there is no precision '{precision}': choose one of {', '.join(get_args(Precision))}")
+
+    def _make_room(self) -> None:
+        with self._guard:
+            held = [key for key, slot in self._slots.items() if slot.loaded is not None]
+            for key in held[: len(held) - self._kept + 1]:
+                del self._slots[key]
+
+
+def _load(name: str, precision: str, adapter: Path | None) -> Loaded:
+    where = _locate(name)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    config = _config(name, where)
+    if why := unsupported(config, device).get(precision):
+        raise ModelError(why)
+    model = _weights(name, where, config, precision, device)
+    if adapter:
+        model = _with_adapter(model, adapter)
+    model.eval().requires_grad_(False)
+    return Loaded(model, _tokenizer(name, where), describe(name, model, precision))
+
+
+def _locate(name: str) -> dict[str, Any]:
+    """from_pretrained's arguments for where the files are: a folder, the hub, or the hub's cache when offline."""
+    source = embedded.source() if name == "embedded" else name
+    common: dict[str, Any] = {"pretrained_model_name_or_path": source, "trust_remote_code": False}
+    if Path(source).is_dir():
+        return common | {"local_files_only": True}
+    if Path(source).is_absolute() or source.startswith("."):
+        raise ModelError(f"there is no folder '{source}': give one that holds a model saved by transformers")
+    return common | {"local_files_only": not _reachable(source)}
+
+
+def _reachable(repo: str) -> bool:
+    """Whether the hub answers for `repo`; asked once here, because transformers would retry each file for 20 s."""
+    from huggingface_hub import HfApi, try_to_load_from_cache
+    from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
+
+    try:
+        HfApi().model_info(repo, timeout=HUB_SECONDS)
+        return True
+    except GatedRepoError as error:
+        raise ModelError(_gated(repo)) from error
+    except (RepositoryNotFoundError, HFValidationError) as error:
+        raise ModelError(f"the hub has no model '{repo}' that you may see: check the id, or set HF_TOKEN") from error
+    except Exception as error:
+        if isinstance(try_to_load_from_cache(repo, "config.json"), str):
+            return False
+        raise ModelError(
+            f"the hub cannot be reached and '{repo}' is not on this machine: "
+            "check the network, or allow and name a local folder"
+        ) from error
+
+
+def _gated(repo: str) -> str:
+    return f"'{repo}' asks for its licence to be accepted: do so on its page of the hub, then set HF_TOKEN"
+
+
+def _config(name: str, where: dict[str, Any]) -> PreTrainedConfig:
+    try:
+        config = AutoConfig.from_pretrained(**where)
+    except Exception as error:
+        raise ModelError(_unusable(name, error)) from error
+    if type(config) not in AutoModelForCausalLM._model_mapping:
+        raise ModelError(f"'{name}' ({config.model_type}) is not a causal language model: choose one that writes text")
+    return config
+
+
+def _weights(
+    name: str, where: dict[str, Any], config: PreTrainedConfig, precision: str, device: torch.device
+) -> PreTrainedModel:
+    options: dict[str, Any] = {"config": config, "dtype": torch.float32 if precision == "fp32" else torch.bfloat16}
+    if AutoModelForCausalLM._model_mapping[type(config)]._supports_sdpa:
+        options["attn_implementation"] = "sdpa"
+    if quantisation := _quantisation(precision, device):
+        options["quantization_config"] = quantisation
+    if device.type == "cuda":
+        options["device_map"] = {"": device}
+    try:
+        model, report = AutoModelForCausalLM.from_pretrained(**where, **options, output_loading_info=True)
+    except Exception as error:
+        raise ModelError(_unusable(name, error)) from error
+    if report["missing_keys"] or report["mismatched_keys"]:
+        raise ModelError(f"'{name}' lacks some of its weights: {_remedy(name)}")
+    return model
+
+
+def _quantisation(precision: str, device: torch.device) -> BitsAndBytesConfig | None:
+    if precision == "4bit":
+        return BitsAndBytesConfig(
+            load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16
+        )
+    # On the CPU the engine packs int8 weights itself: bitsandbytes' 8-bit product is slower there than bf16.
+    if precision == "int8" and device.type == "cuda":
+        return BitsAndBytesConfig(load_in_8bit=True)
+    return None
+
+
+def _tokenizer(name: str, where: dict[str, Any]) -> PreTrainedTokenizerBase:
+    try:
+        return AutoTokenizer.from_pretrained(**where)
+    except Exception as error:
+        raise ModelError(_unusable(name, error)) from error
+
+
+def _with_adapter(model: PreTrainedModel, adapter: Path) -> PreTrainedModel:
+    """`model`, which nobody else holds, with a LoRA adapter: merged, or active beside quantised weights."""
+    from peft import PeftModel
+
+    try:
+        if getattr(model, "quantization_method", None) is None:
+            return PeftModel.from_pretrained(model, str(adapter)).merge_and_unload(safe_merge=True)
+        model.load_adapter(str(adapter))
+        return model
+    except Exception as error:
+        raise ModelError(
+            f"the adapter {adapter} does not fit this model or is damaged ({_first_line(error)}): "
+            "choose the model it was trained on, or train it again"
+        ) from error
+
+
+def _unusable(name: str, error: Exception) -> str:
+    from huggingface_hub.errors import GatedRepoError
+
+    if isinstance(error.__cause__, GatedRepoError):
+        return _gated(name)
+    return f"'{name}' could not be loaded ({type(error).__name__}: {_first_line(error)}): {_remedy(name)}"
+
+
+def _remedy(name: str) -> str:
+    if name == "embedded" and not os.environ.get("SPACE_ID"):
+        return f"delete the folder {embedded.cache() / 'embedded'} and start again, it is made anew"
+    return "its files are damaged, incomplete or of a kind that transformers does not run; fetch or save it again"
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or ["no details"])[0][:200]

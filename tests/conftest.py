@@ -1,0 +1,100 @@
+"""Shared by all tests: the embedded model, one lab, and tiny random models of every family."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
+
+from backend.models import Loaded, Models
+
+VOCAB = 128
+GROUPED: dict[str, Any] = {
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 512,
+}
+FAMILIES: dict[str, dict[str, Any]] = {
+    "llama": GROUPED,
+    "mistral": GROUPED | {"sliding_window": None},
+    "qwen2": GROUPED,
+    "qwen3": GROUPED | {"head_dim": 16},
+    "gpt_neox": {key: value for key, value in GROUPED.items() if key != "num_key_value_heads"},
+    "gptj": {"n_embd": 64, "n_layer": 3, "n_head": 4, "rotary_dim": 8, "n_positions": 512},
+    "mpt": {"d_model": 64, "n_layers": 3, "n_heads": 4, "max_seq_len": 512},
+}
+ENDS: dict[str, Any] = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 2}
+
+torch.set_num_threads(2)
+
+
+def tiny_model(family: str, seed: int = 0, **changes: Any) -> PreTrainedModel:
+    """A random-weight causal LM of `family` in fp32 and eval mode; `changes` go to its config."""
+    torch.manual_seed(seed)
+    config = AutoConfig.for_model(family, vocab_size=VOCAB, **(FAMILIES[family] | ENDS | changes))
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).requires_grad_(False)
+    # At the usual scale of 0.02 attention is all but uniform and the greedy token hardly moves: no test would see much.
+    for weight in model.parameters():
+        if weight.dim() == 2:
+            weight.mul_(6)
+    return model.eval()
+
+
+def tiny_tokenizer() -> PreTrainedTokenizerFast:
+    """Words w3…w127 by number, so any text of them has as many tokens as words."""
+    words = {"<unk>": 0, "<s>": 1, "</s>": 2} | {f"w{i}": i for i in range(3, VOCAB)}
+    tokenizer = Tokenizer(WordLevel(words, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = WhitespaceSplit()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, unk_token="<unk>", bos_token="<s>", eos_token="</s>", pad_token="</s>"
+    )
+
+
+@pytest.fixture(scope="session")
+def models() -> Models:
+    return Models()
+
+
+@pytest.fixture(scope="session")
+def embedded(models: Models) -> Loaded:
+    return models.load("embedded", "bf16")
+
+
+@pytest.fixture(scope="session")
+def embedded_fp32(models: Models) -> Loaded:
+    return models.load("embedded", "fp32")
+
+
+@pytest.fixture(scope="session")
+def lab(models: Models):
+    from backend import Lab
+
+    return Lab(models)
+
+
+@pytest.fixture(scope="session")
+def tiny() -> Callable[..., PreTrainedModel]:
+    """tiny(family, seed=0, **config changes): a fresh random model each time it is called."""
+    return tiny_model
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """tiny_folder(family, **changes): the same, saved with a tokenizer as a model folder."""
+
+    def save(family: str, **changes: Any) -> Path:
+        folder = tmp_path_factory.mktemp(family)
+        tiny_model(family, **changes).save_pretrained(folder)
+        tiny_tokenizer().save_pretrained(folder)
+        return folder
+
+    return save

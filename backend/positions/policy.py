@@ -146,15 +146,14 @@ class Policy:
         bounds = self.bounds(t)
         start = np.minimum(self.initial, bounds.near) if self.kind == "dynamic" else np.zeros_like(t)
         end = t + 1
-        near = np.minimum(bounds.near, end)
-        start = np.minimum(start, end)
+        start, near, head, middle, tail = (np.minimum(x, end) for x in (start, *bounds))
         parts = [
-            Segment(np.zeros_like(t), bounds.head, CAPPED),
-            Segment(bounds.head, start, SQUEEZED),
-            Segment(start, bounds.middle, CAPPED),
-            Segment(bounds.middle, near, SQUEEZED),
-            Segment(near, bounds.tail, CAPPED),
-            Segment(bounds.tail, end, NEAR),
+            Segment(np.zeros_like(t), head, CAPPED),
+            Segment(head, start, SQUEEZED),
+            Segment(start, middle, CAPPED),
+            Segment(middle, near, SQUEEZED),
+            Segment(near, tail, CAPPED),
+            Segment(tail, end, NEAR),
         ]
         if self.kind != "dynamic":
             parts = parts[4:] if math.isfinite(self.limit) else [Segment(np.zeros_like(t), end, NEAR)]

@@ -1,0 +1,284 @@
+"""Attention over a framed cache: each group of keys meets the query rotated to that group's frame.
+
+`attend` serves all models. Llama-shaped ones on the CPU call it from `fused`; the others run transformers' own
+modules, whose rotary embedding is replaced by the identity and whose attention function is `framed_attention`.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import AttentionInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import AttentionMaskInterface, eager_mask, sdpa_mask
+
+from backend.cache import FramedCache, Piece
+from backend.positions import CAPPED, NEAR, SQUEEZED
+from backend.probes import Probe
+
+NAME = "framed"
+EAGER_FAMILIES = frozenset({"gptj", "mpt"})
+ORDER = (NEAR, SQUEEZED, CAPPED)
+
+
+@dataclass
+class Frame:
+    """What one forward call needs beyond its tensors: per row its cache, left padding and probe."""
+
+    caches: Sequence[FramedCache]
+    padding: Sequence[int]
+    probe: Probe | None = None
+    exact: bool = False
+
+
+_frame: ContextVar[Frame] = ContextVar("frame")
+
+
+@contextmanager
+def framed(frame: Frame) -> Iterator[None]:
+    """Let the model's attention in this context use these caches; other threads keep their own."""
+    token = _frame.set(frame)
+    try:
+        yield
+    finally:
+        _frame.reset(token)
+
+
+def current_frame() -> Frame | None:
+    """The frame of the forward call under way in this context, if it is one of ours."""
+    return _frame.get(None)
+
+
+def framed_attention(module, query, key, value, attention_mask, scaling=None, **kwargs) -> tuple[Tensor, Tensor | None]:
+    """The function registered with transformers: query, key, value [batch, heads, n, width], unrotated.
+
+    Rows may differ in policy and left padding: each attends over its own cache. Outside `framed` the model is
+    transformers' own, and so is its attention.
+    """
+    frame = _frame.get(None)
+    if frame is None:
+        return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **kwargs)
+    scale = scaling if scaling is not None else query.shape[-1] ** -0.5
+    slopes = getattr(module, "framed_slopes", None)
+    layer = module.layer_idx
+    if len(frame.caches) == 1 and not frame.padding[0]:
+        out = attend(frame.caches[0], layer, query[0], key[0], value[0], scale, frame.probe, frame.exact, slopes)
+        return out.transpose(0, 1)[None].contiguous(), None
+    out = torch.zeros_like(query)
+    for row, (cache, pad) in enumerate(zip(frame.caches, frame.padding)):
+        real = (row, slice(None), slice(pad, None))
+        if query[real].shape[1]:
+            out[real] = attend(cache, layer, query[real], key[real], value[real], scale, None, frame.exact, slopes)
+    return out.transpose(1, 2).contiguous(), None
+
+
+def framed_mask(*args, config=None, **kwargs) -> Tensor | None:
+    """Visibility is the policy's, so no mask; outside `framed`, transformers' own for the family."""
+    eager = config is not None and config.model_type in EAGER_FAMILIES
+    if _frame.get(None) is None:
+        return (eager_mask if eager else sdpa_mask)(*args, config=config, **kwargs)
+    return torch.zeros(1, dtype=torch.bool) if eager else None
+
+
+AttentionInterface.register(NAME, framed_attention)
+AttentionMaskInterface.register(NAME, framed_mask)
+
+
+def attend(
+    cache: FramedCache,
+    layer: int,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale: float,
+    probe: Probe | None = None,
+    exact: bool = False,
+    slopes: Tensor | None = None,
+) -> Tensor:
+    """Attention of the chunk's rows: q [heads, n, width], k and v [kv heads, n, width], all unrotated.
+
+    exact: where all keys are of one group, sum with transformers' own kernel. slopes: ALiBi's, by head.
+    Returns [heads, n, width].
+    """
+    cache.write(layer, k, v)
+    chunk = cache.chunk
+    assert chunk is not None
+    if exact and slopes is None and _one_group(chunk.pieces):
+        out = _transformers_kernel(cache, layer, q, scale)
+        if probe is not None:
+            _look(cache, layer, q, scale, probe)
+        return out
+    if q.shape[1] == 1:
+        return _attend_one(cache, layer, q, scale, probe, slopes)
+    return _attend_many(cache, layer, q, scale, probe, slopes)
+
+
+def _one_group(pieces: dict[int, list[Piece]]) -> bool:
+    found = pieces.get(NEAR, [])
+    return len(pieces) == 1 and len(found) == 1 and found[0].mask is None
+
+
+def _rotated(cache: FramedCache, q: Tensor, group: int) -> Tensor:
+    chunk = cache.chunk
+    assert chunk is not None
+    return cache.rope.rotate(q, chunk.turned[group]) if cache.rope is not None else q
+
+
+def _transformers_kernel(cache: FramedCache, layer: int, q: Tensor, scale: float) -> Tensor:
+    chunk = cache.chunk
+    assert chunk is not None
+    for group in ORDER:
+        cache.move(layer, group)
+    piece = chunk.pieces[NEAR][0]
+    keys, values = cache.keys(layer, piece.lo, piece.hi), cache.values(layer, piece.lo, piece.hi)
+    module = torch.nn.Module()
+    module.num_key_value_groups = q.shape[0] // cache.shape.heads
+    module.is_causal = True
+    out, _ = sdpa_attention_forward(module, _rotated(cache, q, NEAR)[None], keys[None], values[None], None, scaling=scale)
+    return out[0].transpose(0, 1)
+
+
+def _bias(cache: FramedCache, piece: Piece, group: int, slopes: Tensor, rows: list[int] | None = None) -> Tensor:
+    """ALiBi's −slope · perceived distance, [heads, rows, keys] in float32 (002 §4.2 caps the distance)."""
+    chunk = cache.chunk
+    assert chunk is not None
+    keys = np.arange(piece.first, piece.first + piece.hi - piece.lo)
+    distance = cache.policy.query_frame(chunk.rows if rows is None else chunk.rows[rows], group)[:, None] - cache.policy.key_frame(keys, group)
+    return -slopes[:, None, None].float() * torch.from_numpy(distance).to(slopes.device, torch.float32)
+
+
+def _grouped(cache: FramedCache, layer: int, q: Tensor) -> Iterator[tuple[int, Piece, Tensor]]:
+    """Each piece of the chunk with the queries rotated for it, while its keys stand in its group's frame."""
+    chunk = cache.chunk
+    assert chunk is not None
+    for group in ORDER:
+        cache.move(layer, group)
+        if group in chunk.pieces:
+            turned = _rotated(cache, q, group)
+            for piece in chunk.pieces[group]:
+                yield group, piece, turned
+
+
+def _scores(
+    cache: FramedCache, layer: int, turned: Tensor, piece: Piece, group: int, scale: float, slopes: Tensor | None,
+    rows: list[int],
+) -> Tensor:
+    """Pre-softmax scores [heads, rows, keys] of some of the chunk's rows in float32, −inf where unseen."""
+    kv_heads = cache.shape.heads
+    heads, _, width = turned.shape
+    keys = cache.keys(layer, piece.lo, piece.hi)
+    picked = turned if len(rows) == turned.shape[1] else turned[:, rows]
+    grouped = picked.reshape(kv_heads, -1, width)
+    score = torch.bmm(grouped, keys.transpose(1, 2)).float().mul_(scale).view(heads, len(rows), -1)
+    if slopes is not None:
+        score += _bias(cache, piece, group, slopes, rows)
+    if piece.causal:
+        score.masked_fill_(torch.arange(score.shape[-1], device=score.device) > torch.tensor(rows)[:, None], -math.inf)
+    elif piece.mask is not None:
+        score.masked_fill_(~piece.mask[rows], -math.inf)
+    return score
+
+
+def _look(cache: FramedCache, layer: int, q: Tensor, scale: float, probe: Probe) -> None:
+    """Show a probe the scores that transformers' kernel keeps to itself."""
+    rows = [0] if q.shape[1] == 1 else probe.sampled(q.shape[1])
+    found = [_scores(cache, layer, t, piece, g, scale, None, rows) for g, piece, t in _grouped(cache, layer, q)]
+    if q.shape[1] == 1:
+        probe.one(layer, found[0][:, 0], torch.softmax(found[0][:, 0], -1))
+    else:
+        probe.rows(layer, torch.cat(found, -1))
+
+
+def _attend_one(
+    cache: FramedCache, layer: int, q: Tensor, scale: float, probe: Probe | None, slopes: Tensor | None
+) -> Tensor:
+    """One query: scores against each group, one softmax, one weighted sum."""
+    heads, _, width = q.shape
+    found = [
+        (piece, _scores(cache, layer, turned, piece, group, scale, slopes, [0]))
+        for group, piece, turned in _grouped(cache, layer, q)
+    ]
+    scores = found[0][1] if len(found) == 1 else torch.cat([score for _, score in found], -1)
+    weights = torch.softmax(scores, -1)
+    if probe is not None:
+        probe.one(layer, scores[:, 0], weights[:, 0])
+    weights = weights.to(q.dtype).view(cache.shape.heads, -1, weights.shape[-1])
+    out, start = torch.zeros((), dtype=q.dtype, device=q.device), 0
+    for piece, score in found:
+        part = weights[..., start : start + score.shape[-1]]
+        out, start = out + torch.bmm(part, cache.values(layer, piece.lo, piece.hi)), start + score.shape[-1]
+    return out.view(heads, 1, width)
+
+
+def _attend_many(
+    cache: FramedCache, layer: int, q: Tensor, scale: float, probe: Probe | None, slopes: Tensor | None
+) -> Tensor:
+    """Many rows: each piece by a flash kernel that also returns its log-sum-exp, then merged."""
+    merged: tuple[Tensor, Tensor] | None = None
+    seen = []
+    for group, piece, turned in _grouped(cache, layer, q):
+        bias = None if slopes is None else _bias(cache, piece, group, slopes)
+        keys, values = cache.keys(layer, piece.lo, piece.hi), cache.values(layer, piece.lo, piece.hi)
+        part = flash(turned, keys, values, scale, piece.mask, piece.causal, bias)
+        merged = part if merged is None else _merge(merged, part)
+        if probe is not None:
+            seen.append(_scores(cache, layer, turned, piece, group, scale, slopes, probe.sampled(q.shape[1])))
+    if probe is not None:
+        probe.rows(layer, torch.cat(seen, -1))
+    assert merged is not None
+    return merged[0].to(q.dtype)
+
+
+def _merge(a: tuple[Tensor, Tensor], b: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """Two softmax-weighted means over disjoint keys as one: (mean [h, n, w], log-sum-exp [h, n])."""
+    lse = torch.logaddexp(a[1], b[1])
+    left, right = ((x[1] - lse).exp()[..., None] for x in (a, b))
+    return a[0] * left + b[0] * right, lse
+
+
+def flash(
+    q: Tensor, k: Tensor, v: Tensor, scale: float, mask: Tensor | None, causal: bool, bias: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Attention without materialised scores where the device has such a kernel.
+
+    q [heads, n, width]; k, v [kv heads, m, width]; mask bool [n, m]; bias [heads, n, m].
+    Returns the mean [heads, n, width] and its log-sum-exp [heads, n] (−inf where a row sees no key).
+    """
+    kv_heads, m, width = k.shape
+    heads, n, _ = q.shape
+    shared = (kv_heads, heads // kv_heads)
+    k, v = (x.contiguous()[:, None].expand(*shared, m, width) for x in (k, v))
+    q = q.reshape(*shared, n, width)
+    added = None if mask is None else torch.zeros(n, m, dtype=q.dtype, device=q.device).masked_fill_(~mask, -math.inf)
+    if bias is not None:
+        seen = _lower(n, m, q.device) if causal else mask
+        added = bias.to(q.dtype) if seen is None else bias.to(q.dtype).masked_fill(~seen, -math.inf)
+        added, causal = added.reshape(*shared, n, m), False
+    if q.device.type == "cpu":
+        out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+            q, k, v, 0.0, causal, attn_mask=added, scale=scale
+        )
+    else:
+        out, lse = _dense(q, k, v, scale, _lower(n, m, q.device) if causal else None, added)
+    out, lse = out.reshape(heads, n, width), lse.reshape(heads, n)
+    if mask is not None:
+        lse = lse.masked_fill(~mask.any(-1), -math.inf)
+    return out, lse
+
+
+def _lower(n: int, m: int, device: torch.device) -> Tensor:
+    return torch.ones(n, m, dtype=torch.bool, device=device).tril(m - n)
+
+
+def _dense(q, k, v, scale: float, seen: Tensor | None, added: Tensor | None) -> tuple[Tensor, Tensor]:
+    scores = (q.float() @ k.float().transpose(-1, -2)) * scale
+    scores = scores if added is None else scores + added.float()
+    scores = scores if seen is None else scores.masked_fill(~seen, -math.inf)
+    lse = torch.logsumexp(scores, -1)
+    return torch.nan_to_num((scores - lse[..., None]).exp()).to(v.dtype) @ v, lse

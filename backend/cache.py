@@ -1,0 +1,305 @@
+"""The framed key/value cache: every key stands rotated in one frame, and changes it at most as its group changes.
+
+A sequence's tokens lie in slots of preallocated buffers, sinks first. Without a window a token's slot is its
+position; with one, tokens that no query will see again are dropped now and then, so that memory is constant in
+length, while `length` goes on counting. Keys that may change group are kept unrotated too, and always change from
+that raw value. Per decoded token and layer a constant number of keys is rotated, where 004's Algorithm 1 rotates all.
+"""
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from backend.positions import CAPPED, NEAR, SQUEEZED, Policy, Rope
+
+Phases = tuple[Tensor, Tensor]
+
+SLACK = 256
+
+
+class Piece(NamedTuple):
+    """Keys of slots lo ≤ slot < hi, all in one group's frame, as the rows of a chunk see them.
+
+    mask: bool [rows, hi − lo], True where seen; None: every row sees them all.
+    causal: row r sees the first r + 1 of them. first: position of the token in slot lo.
+    """
+
+    lo: int
+    hi: int
+    first: int
+    mask: Tensor | None = None
+    causal: bool = False
+
+
+class Move(NamedTuple):
+    """Keys of slots lo ≤ slot < hi that change to another frame; phases None: to the unrotated one."""
+
+    lo: int
+    hi: int
+    phases: Phases | None
+
+
+@dataclass
+class Chunk:
+    """Everything about the rows being processed that all layers share.
+
+    rows: their positions. write: slot of the first. born: phases of their keys; turned: of their queries, by group.
+    pieces and moves: by group, to be used in the order NEAR, SQUEEZED, CAPPED.
+    """
+
+    rows: np.ndarray
+    write: int
+    born: Phases | None
+    turned: dict[int, Phases]
+    pieces: dict[int, list[Piece]]
+    moves: dict[int, list[Move]]
+    unframed: bool = False
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Of one sequence's cache: layers, key/value heads, head width; element type and device."""
+
+    layers: int
+    heads: int
+    width: int
+    dtype: torch.dtype
+    device: torch.device
+
+
+class FramedCache:
+    """Keys and values of one sequence under one position policy.
+
+    Use: `begin(n)`, then for each layer `write(layer, k, v)` and, in the order of the groups, `move(layer, group)`
+    before the keys of that group are read, then `end()`. rope None: no rotation (ALiBi).
+    columns: store keys as columns [heads, width, slots], which makes a single query's products faster.
+    rotations: number of key rotations per layer so far.
+    """
+
+    def __init__(self, shape: Shape, policy: Policy, rope: Rope | None, room: int = 256, columns: bool = False):
+        self.shape, self.policy, self.rope = shape, policy, rope
+        self.columns = columns
+        self.length = 0
+        self.rotations = 0
+        self._dropped = 0
+        self.chunk: Chunk | None = None
+        self._allocate(room if policy.window is None else policy.sinks + policy.window + SLACK)
+
+    # ---- storage
+
+    def _allocate(self, slots: int) -> None:
+        """Buffers for `slots` tokens, old contents kept."""
+        old = getattr(self, "slots", 0)
+        self.slots = slots
+        self._keys = self._grown(getattr(self, "_keys", None), slots, old, self.columns)
+        self._values = self._grown(getattr(self, "_values", None), slots, old, False)
+        if self.policy.moves and self.rope is not None:
+            raw = min(slots, self.policy.sinks) if self._only_sinks_move else slots
+            self._raw = self._grown(getattr(self, "_raw", None), raw, min(old, raw), False)
+
+    def _grown(self, old: Tensor | None, slots: int, kept: int, columns: bool) -> Tensor:
+        s = self.shape
+        size = (s.layers, s.heads, s.width, slots) if columns else (s.layers, s.heads, slots, s.width)
+        new = torch.empty(size, dtype=s.dtype, device=s.device)
+        new = new.transpose(-1, -2) if columns else new
+        if old is not None:
+            new[:, :, :kept] = old[:, :, :kept]
+        return new
+
+    @property
+    def _only_sinks_move(self) -> bool:
+        """Whether the distance limit reaches no key of the local branch, so that only sinks are ever capped."""
+        p = self.policy
+        if p.kind == "dynamic" or p.window is None:
+            return False
+        return p.limit * (p.ratio if p.kind == "naive" else 1.0) >= p.window
+
+    @property
+    def bytes(self) -> int:
+        """Memory held, in bytes."""
+        tensors = (self._keys, self._values, getattr(self, "_raw", None))
+        return sum(t.numel() * t.element_size() for t in tensors if t is not None)
+
+    def _slot(self, token: int) -> int:
+        return token if token < self.policy.sinks else token - self._dropped
+
+    def _make_room(self, n: int) -> None:
+        """Room for n more tokens: drop what no later query sees, then grow if that is not enough."""
+        used = self._slot(self.length)
+        if used + n <= self.slots:
+            return
+        window, sinks = self.policy.window, self.policy.sinks
+        if window is not None:
+            oldest = max(self.length + 1 - window, sinks + self._dropped)
+            fall = oldest - sinks - self._dropped
+            if fall > 0:
+                for buffer in (self._keys, self._values, getattr(self, "_raw", None)):
+                    if buffer is not None and buffer.shape[2] > sinks:
+                        kept = buffer[:, :, sinks + fall : used].clone()
+                        buffer[:, :, sinks : used - fall] = kept
+                self._dropped += fall
+                used -= fall
+        if used + n > self.slots:
+            self._allocate(used + n + SLACK if window is not None else max(used + n, 2 * self.slots))
+
+    # ---- one chunk of rows
+
+    def begin(self, n: int, whole_prompt: bool = False) -> Chunk:
+        """Plan the next n rows. whole_prompt: they are a whole prompt under one frame (004's own prefill)."""
+        self._make_room(n)
+        rows = np.arange(self.length, self.length + n)
+        if whole_prompt and self.policy.kind == "dynamic":
+            self.chunk = self._begin_whole_prompt(rows)
+            return self.chunk
+        pieces: dict[int, list[Piece]] = {}
+        for lo, hi, group in self.policy.segments(rows):
+            found = self._pieces(rows, lo, hi)
+            if found:
+                pieces.setdefault(group, []).extend(found)
+        pieces = {group: self._joined(found) for group, found in pieces.items()}
+        turned = {g: self._phases(self.policy.query_frame(rows, g)) for g in pieces} if self.rope else {}
+        born = self._phases(self.policy.key_frame(rows, NEAR)) if self.rope else None
+        self.chunk = Chunk(rows, self._slot(self.length), born, turned, pieces, self._moves(rows))
+        return self.chunk
+
+    def _begin_whole_prompt(self, rows: np.ndarray) -> Chunk:
+        if self.length:
+            raise ValueError("a whole prompt under one frame must be read first and at once: prefill it in one chunk")
+        phases = self._phases(self.policy.whole_prompt_frame(rows, len(rows)))
+        piece = Piece(0, len(rows), 0, causal=True)
+        return Chunk(rows, 0, phases, {NEAR: phases}, {NEAR: [piece]}, {}, unframed=True)
+
+    def write(self, layer: int, k: Tensor, v: Tensor) -> None:
+        """Store the chunk's unrotated keys k and values v [heads, n, width] of one layer."""
+        chunk = self.chunk
+        assert chunk is not None
+        lo, hi = chunk.write, chunk.write + k.shape[1]
+        self._values[layer, :, lo:hi] = v
+        if self.policy.moves and self.rope is not None:
+            top = min(hi, self._raw.shape[2])
+            if lo < top:
+                self._raw[layer, :, lo:top] = k[:, : top - lo]
+        if self.rope is not None and chunk.born is not None:
+            k = self.rope.rotate(k, chunk.born)
+        self._keys[layer, :, lo:hi] = k
+
+    def move(self, layer: int, group: int) -> None:
+        """Bring the keys that enter a group in this chunk into its frame."""
+        assert self.chunk is not None
+        for lo, hi, phases in self.chunk.moves.get(group, ()):
+            raw = self._raw[layer, :, lo:hi]
+            self._keys[layer, :, lo:hi] = raw if phases is None or self.rope is None else self.rope.rotate(raw, phases)
+
+    def keys(self, layer: int, lo: int = 0, hi: int | None = None) -> Tensor:
+        """Stored keys [heads, hi − lo, width] of a layer, as they stand in their frames."""
+        return self._keys[layer, :, lo:hi]
+
+    def values(self, layer: int, lo: int = 0, hi: int | None = None) -> Tensor:
+        """Stored values [heads, hi − lo, width] of a layer."""
+        return self._values[layer, :, lo:hi]
+
+    def end(self) -> None:
+        """Close the chunk: its tokens count from now on."""
+        chunk = self.chunk
+        assert chunk is not None
+        n = len(chunk.rows)
+        self.rotations += n + sum(m.hi - m.lo for moves in chunk.moves.values() for m in moves)
+        self.length += n
+        self.chunk = None
+        if chunk.unframed:
+            self._reframe(n)
+
+    def _reframe(self, n: int) -> None:
+        """After a whole-prompt prefill: from the raw keys, the frames that the next query expects."""
+        rows = np.arange(n)
+        near = int(self.policy.near_start(n - 1))
+        frames = np.where(rows < near, self.policy.key_frame(rows, SQUEEZED), self.policy.key_frame(rows, NEAR))
+        phases = self._phases(frames)
+        assert self.rope is not None
+        for layer in range(self.shape.layers):
+            self._keys[layer, :, :n] = self.rope.rotate(self._raw[layer, :, :n], phases)
+        self.rotations += n
+
+    # ---- planning
+
+    def _phases(self, frames: np.ndarray) -> Phases:
+        assert self.rope is not None
+        return self.rope.phases(frames, self.shape.dtype, self.shape.device)
+
+    def _pieces(self, rows: np.ndarray, lo: np.ndarray, hi: np.ndarray) -> list[Piece]:
+        """A segment of all rows as pieces: a core every row sees, and the edges with a mask."""
+        seen = hi > lo
+        if not seen.any():
+            return []
+        first, last = int(lo[seen].min()), int(hi[seen].max())
+        if len(rows) == 1:
+            return [self._piece(first, last)]
+        if not seen.all():
+            return [self._masked(first, last, lo, hi)]
+        inner, outer = int(lo.max()), int(hi.min())
+        grows = bool((hi == rows + 1).all())
+        outer = int(rows[0]) if grows else outer
+        if inner > outer:
+            return [self._masked(first, last, lo, hi)]
+        found = []
+        if first < inner:
+            found.append(self._masked(first, inner, lo, hi))
+        if inner < outer:
+            found.append(self._piece(inner, outer))
+        if outer < last:
+            right = self._piece(outer, last)._replace(causal=True) if grows else self._masked(outer, last, lo, hi)
+            found.append(right)
+        return found
+
+    def _piece(self, first: int, last: int) -> Piece:
+        slot = self._slot(first)
+        return Piece(slot, slot + last - first, first)
+
+    def _masked(self, first: int, last: int, lo: np.ndarray, hi: np.ndarray) -> Piece:
+        keys = np.arange(first, last)
+        mask = (keys >= lo[:, None]) & (keys < hi[:, None])
+        return self._piece(first, last)._replace(mask=torch.from_numpy(mask).to(self.shape.device))
+
+    @staticmethod
+    def _joined(pieces: list[Piece]) -> list[Piece]:
+        """Neighbouring pieces that all rows see, as one."""
+        out = [pieces[0]]
+        for piece in pieces[1:]:
+            last = out[-1]
+            contiguous = last.hi == piece.lo and last.first + last.hi - last.lo == piece.first
+            if contiguous and last.mask is None and piece.mask is None and not last.causal and not piece.causal:
+                out[-1] = last._replace(hi=piece.hi)
+            else:
+                out.append(piece)
+        return out
+
+    def _moves(self, rows: np.ndarray) -> dict[int, list[Move]]:
+        """Keys whose group changes between the row before the chunk and its last row."""
+        if not self.policy.moves or self.rope is None:
+            return {}
+        start = int(rows[0])
+        before, after = self.policy.bounds(max(start - 1, 0)), self.policy.bounds(int(rows[-1]))
+        moves: dict[int, list[Move]] = {}
+        if self.policy.kind == "dynamic":
+            self._plan(moves, SQUEEZED, int(before.near), int(after.near), start)
+        if math.isfinite(self.policy.limit):
+            capped = [(before.head, after.head), (before.middle, after.middle), (max(before.tail, after.near), after.tail)]
+            for lo, hi in capped:
+                self._plan(moves, CAPPED, int(lo), int(hi), start)
+        return moves
+
+    def _plan(self, moves: dict[int, list[Move]], group: int, lo: int, hi: int, t: int) -> None:
+        """Add the move of tokens lo ≤ j < hi that query t or a later one can see."""
+        sinks = self.policy.sinks
+        local = sinks if self.policy.window is None else max(sinks, t + 1 - self.policy.window)
+        for first, last in ((lo, min(hi, sinks)), (max(lo, local), hi)):
+            if first < last:
+                slot = self._slot(first)
+                tokens = np.arange(first, last)
+                phases = None if group == CAPPED else self._phases(self.policy.key_frame(tokens, group))
+                moves.setdefault(group, []).append(Move(slot, slot + last - first, phases))

@@ -1,0 +1,107 @@
+"""What can be seen inside while the model reads and writes (002 §3, fig. 1).
+
+Only the decoded query and a few sampled prompt rows are looked at, so memory is linear in length. A probe reads
+scores that attention has computed anyway; it changes nothing, so tokens are the same with and without one.
+"""
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from backend.cache import Chunk, FramedCache
+from backend.positions import CAPPED, NEAR, SQUEEZED
+from backend.settings import Watch
+from backend.steps import Logits
+
+EDGES = np.unique(np.concatenate([np.arange(-0.5, 8), np.geomspace(8.5, 200_000, 56)]))
+SAMPLED_ROWS = 8
+
+
+def entropy(scores: Tensor, weights: Tensor) -> Tensor:
+    """H = lse − Σ p·s in nats over the last dimension; scores pre-softmax (−inf: unseen), weights their softmax."""
+    top = scores.amax(-1)
+    lse = top - weights.amax(-1).log()
+    return (lse - (weights * scores.masked_fill(scores == -torch.inf, 0)).sum(-1)).clamp_min(0)
+
+
+def distances(cache: FramedCache, chunk: Chunk, row: int = -1) -> np.ndarray:
+    """Perceived distances of a row's keys, in the order in which attention joins its scores."""
+    out = []
+    for group in (NEAR, SQUEEZED, CAPPED):
+        query = float(cache.policy.query_frame(chunk.rows[row], group)) if group in chunk.pieces else 0.0
+        for piece in chunk.pieces.get(group, ()):
+            keys = np.arange(piece.first, piece.first + piece.hi - piece.lo)
+            out.append(query - cache.policy.key_frame(keys, group))
+    return np.concatenate(out)
+
+
+def by_distance(scores: np.ndarray, distance: np.ndarray, layer: int, head: int) -> Logits:
+    """Bin one head's pre-softmax logits [keys] by perceived distance [keys]; keys with −inf are left out."""
+    seen = np.isfinite(scores)
+    scores, distance = scores[seen], distance[seen]
+    order = np.argsort(distance, kind="stable")
+    scores, distance = scores[order], distance[order]
+    bins = np.digitize(distance, EDGES)
+    starts = np.flatnonzero(np.diff(bins, prepend=-1))
+    counts = np.diff(starts, append=len(bins))
+    return Logits(
+        layer,
+        head,
+        np.add.reduceat(distance, starts) / counts,
+        np.add.reduceat(scores, starts) / counts,
+        np.minimum.reduceat(scores, starts),
+        np.maximum.reduceat(scores, starts),
+    )
+
+
+class Probe:
+    """Collects one forward call at a time. layers, heads: the model's; watch: what to record."""
+
+    def __init__(self, layers: int, heads: int, watch: Watch):
+        self.layers, self.heads, self.watch = layers, heads, watch
+        self._one: dict[int, tuple[Tensor, Tensor]] = {}
+        self._rows: dict[int, Tensor] = {}
+        self._state: Tensor | None = None
+        self._attended: Tensor | None = None
+
+    def one(self, layer: int, scores: Tensor, weights: Tensor) -> None:
+        """Take the decoded query's scores and weights [heads, keys] of one layer."""
+        self._one[layer] = (scores, weights)
+
+    def sampled(self, n: int) -> list[int]:
+        """Which rows of a chunk of n are looked at: a few, evenly spread, the last one included."""
+        return sorted({round(x) for x in np.linspace(0, n - 1, min(n, SAMPLED_ROWS))})
+
+    def rows(self, layer: int, scores: Tensor) -> None:
+        """Take the sampled rows' scores [heads, rows, keys] of one layer of a prefill chunk, −inf where unseen."""
+        weights = torch.softmax(scores, -1)
+        self._rows[layer] = entropy(scores, weights).T
+        self._attended = (scores[0] > -torch.inf).sum(-1)
+        if layer == min(self.watch.layer, self.layers - 1):
+            self._one[layer] = (scores[:, -1], weights[:, -1])
+
+    def state(self, hidden: Tensor) -> None:
+        """Take the first layer's output [n, width]."""
+        self._state = hidden
+
+    def decoded(self) -> np.ndarray:
+        """Attention entropy [layers, heads] of the query just decoded, in nats."""
+        scores, weights = (torch.stack([self._one[i][part] for i in range(self.layers)]) for part in (0, 1))
+        return entropy(scores, weights).cpu().numpy()
+
+    def prefilled(self) -> tuple[np.ndarray, np.ndarray]:
+        """Entropies [rows, layers, heads] of a chunk's sampled rows, and the number of keys [rows] each one saw."""
+        stacked = torch.stack([self._rows[i] for i in range(self.layers)], 1)
+        assert self._attended is not None
+        return stacked.cpu().numpy(), self._attended.cpu().numpy()
+
+    def logits(self, cache: FramedCache, chunk: Chunk, layer: int, head: int) -> Logits:
+        """The logits of one layer and head for the chunk's last row; both are clipped to what the model has."""
+        layer, head = min(layer, self.layers - 1), min(head, self.heads - 1)
+        return by_distance(self._one[layer][0][head].float().cpu().numpy(), distances(cache, chunk), layer, head)
+
+    def states(self, rows: list[int] | None = None) -> np.ndarray:
+        """First-layer outputs [rows, width] as float16."""
+        assert self._state is not None
+        return (self._state if rows is None else self._state[rows]).to(torch.float16).cpu().numpy()

@@ -68,7 +68,8 @@ def llama():
 @pytest.fixture(scope="module")
 def table():
     """Token embeddings of the embedded model."""
-    return AutoModelForCausalLM.from_pretrained(embedded.folder(), dtype=torch.bfloat16).get_input_embeddings().weight.detach()
+    model = AutoModelForCausalLM.from_pretrained(embedded.folder(), dtype=torch.bfloat16)
+    return model.get_input_embeddings().weight.detach()
 
 
 # Formulas

@@ -1,0 +1,247 @@
+"""A trace's file format: what is written, and everything that is checked when one is read.
+
+Arrays are compact: entropies and hidden states as base64 float16 with their shape, small ones and logits as lists of
+four significant digits, positions as exact integers.
+"""
+from __future__ import annotations
+
+import base64
+import json
+import math
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    FailFast,
+    Field,
+    JsonValue,
+    PlainSerializer,
+    PlainValidator,
+    field_validator,
+    model_validator,
+)
+
+from backend.settings import MAX_NEW_TOKENS, RunSettings
+from backend.steps import Finish, Logits, Reading, Reason, Step
+
+LIST_UP_TO = 32
+F16_LARGEST = 65504.0
+MAX_DIMENSIONS = 3
+
+
+def _packed(array: np.ndarray) -> dict[str, Any]:
+    halves = np.clip(array, -F16_LARGEST, F16_LARGEST).astype("<f2")
+    return {"shape": list(array.shape), "f16": base64.b64encode(halves.tobytes()).decode()}
+
+
+def _unpacked(value: dict[str, Any]) -> np.ndarray:
+    shape, text = value.get("shape"), value.get("f16")
+    if not isinstance(shape, list) or len(shape) > MAX_DIMENSIONS or not isinstance(text, str):
+        raise ValueError("an array needs a shape and its base64 float16 numbers")
+    if not all(type(size) is int and size >= 0 for size in shape):
+        raise ValueError("an array's shape is made of sizes from 0 up")
+    raw = base64.b64decode(text, validate=True)
+    if len(raw) != 2 * math.prod(shape):
+        raise ValueError(f"an array of shape {shape} does not have {len(raw) // 2} numbers")
+    return np.frombuffer(raw, "<f2").reshape(shape)
+
+
+def _listed(array: np.ndarray) -> list[Any]:
+    if array.ndim == 1:
+        return [float(f"{number:.4g}") for number in array.tolist()]
+    return [_listed(row) for row in array]
+
+
+def _array(value: Any, dtype: type) -> np.ndarray:
+    """An array from either written form, or the array itself; ValueError where it is ragged or not finite."""
+    found = _unpacked(value) if isinstance(value, dict) else np.asarray(value)
+    if found.ndim == 0 or (found.size and found.dtype.kind not in "iuf"):
+        raise ValueError("an array holds something other than numbers")
+    with np.errstate(over="ignore", invalid="ignore"):
+        array: np.ndarray = found.astype(dtype)
+    if not np.isfinite(array).all():
+        raise ValueError("an array holds a number that is not finite or too large")
+    return array
+
+
+def _numbers(value: Any) -> np.ndarray:
+    return _array(value, np.float32)
+
+
+def _state(value: Any) -> np.ndarray:
+    return _array(np.clip(value, -F16_LARGEST, F16_LARGEST) if isinstance(value, np.ndarray) else value, np.float16)
+
+
+def _integers(value: Any) -> np.ndarray:
+    array = np.asarray(value)
+    if array.ndim != 1 or (array.size and (array.dtype.kind not in "iu" or array.max() >= 2**53)):
+        raise ValueError("positions and counts are a list of whole numbers")
+    return array.astype(np.int64)
+
+
+def _by_size(array: np.ndarray) -> Any:
+    return _packed(array) if array.size > LIST_UP_TO or not array.size else _listed(array)
+
+
+Entropies = Annotated[np.ndarray, PlainValidator(_numbers), PlainSerializer(_by_size)]
+States = Annotated[np.ndarray, PlainValidator(_state), PlainSerializer(_packed)]
+Bins = Annotated[np.ndarray, PlainValidator(_numbers), PlainSerializer(_listed)]
+Integers = Annotated[np.ndarray, PlainValidator(_integers), PlainSerializer(np.ndarray.tolist)]
+
+Count = Annotated[int, Field(ge=0, lt=2**53)]
+Signed = Annotated[int, Field(gt=-(2**53), lt=2**53)]
+Positive = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Probability = Annotated[float, Field(ge=0, le=1.001, allow_inf_nan=False)]
+
+
+class Record(BaseModel):
+    model_config = ConfigDict(from_attributes=True, arbitrary_types_allowed=True, frozen=True)
+
+    def fields(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in type(self).model_fields}
+
+
+class ReadingRecord(Record):
+    tokens: Count
+    seconds: Positive
+    positions: Integers
+    entropy: Entropies
+    attended: Integers
+    states: States
+
+    @model_validator(mode="after")
+    def _rows_match(self) -> ReadingRecord:
+        rows = len(self.positions)
+        if any(len(part) != rows for part in (self.entropy, self.attended, self.states)):
+            raise ValueError("the prompt's positions, entropies and states differ in number")
+        if rows and (self.entropy.ndim != 3 or self.states.ndim != 2):
+            raise ValueError("the prompt's entropies are [r, layers, heads] and its states [r, d]")
+        return self
+
+
+class LogitsRecord(Record):
+    layer: Count
+    head: Count
+    distance: Bins
+    mean: Bins
+    low: Bins
+    high: Bins
+
+    @model_validator(mode="after")
+    def _bins_match(self) -> LogitsRecord:
+        bins = self.distance.shape
+        if len(bins) != 1 or any(part.shape != bins for part in (self.mean, self.low, self.high)):
+            raise ValueError("the bins of the attention logits differ in number")
+        return self
+
+
+class StepRecord(Record):
+    index: Annotated[int, Field(ge=1, lt=2**53)]
+    token: Count
+    text: str
+    p: Probability
+    p_eos: Probability
+    spread: Annotated[float, Field(ge=-1e-3, allow_inf_nan=False)]
+    context: Count
+    attended: Count
+    goal: Count | None = None
+    remaining: Signed | None = None
+    seconds: Positive
+    entropy: Entropies | None = None
+    state: States | None = None
+    logits: LogitsRecord | None = None
+    reading: ReadingRecord | None = None
+
+    @model_validator(mode="after")
+    def _shapes_match(self) -> StepRecord:
+        if self.entropy is not None and self.entropy.ndim != 2:
+            raise ValueError("a token's entropies are [layers, heads]")
+        if self.state is not None and self.state.ndim != 1:
+            raise ValueError("a token's state is [d]")
+        return self
+
+    def event(self) -> Step:
+        return Step(**self.fields() | {
+            "logits": self.logits and Logits(**self.logits.fields()),
+            "reading": self.reading and Reading(**self.reading.fields()),
+        })
+
+
+class FinishRecord(Record):
+    reason: Reason
+    text: str
+    tokens: Count
+    words: Count
+    characters: Count
+    error: Signed | None = None
+    prompt_tokens: Count
+    prefill_seconds: Positive
+    decode_seconds: Positive
+    tokens_per_second: Positive
+    cache_bytes: Count
+    message: str = ""
+    notes: tuple[str, ...] = ()
+
+    def event(self) -> Finish:
+        return Finish(**self.fields())
+
+
+class Header(BaseModel):
+    """The first thing read of a file: whether it is a trace, and one that this program reads."""
+
+    format: str
+    version: int
+
+
+class TraceRecord(Record):
+    """A whole file. Validation raises pydantic's ValidationError and nothing else."""
+
+    format: Literal["length-lab-trace"] = "length-lab-trace"
+    version: Literal[1] = 1
+    created: str
+    settings: RunSettings
+    capabilities: dict[str, JsonValue]
+    steps: Annotated[list[StepRecord], FailFast()] = Field(max_length=MAX_NEW_TOKENS)
+    finish: FinishRecord | None = None
+
+    @field_validator("created")
+    @classmethod
+    def _created_is_a_time(cls, created: str) -> str:
+        if datetime.fromisoformat(created).tzinfo is None:
+            raise ValueError("the time of the run lacks its time zone")
+        return created
+
+    @field_validator("capabilities")
+    @classmethod
+    def _capabilities_are_finite(cls, capabilities: dict[str, Any]) -> dict[str, Any]:
+        json.dumps(capabilities, allow_nan=False)
+        return capabilities
+
+    @model_validator(mode="after")
+    def _steps_follow_one_model(self) -> TraceRecord:
+        if any(step.index != place for place, step in enumerate(self.steps, start=1)):
+            raise ValueError("the tokens are not numbered one by one from 1")
+        if any(step.reading is not None for step in self.steps[1:]):
+            raise ValueError("only the first token carries what the prompt's reading showed")
+        known = [self.capabilities.get(name) for name in ("layers", "heads", "width")]
+        _agree("entropies", known[:2], [a.shape[-2:] for a in self._entropies()])
+        _agree("states", known[2:], [a.shape[-1:] for a in self._states()])
+        return self
+
+    def _entropies(self) -> list[np.ndarray]:
+        of_prompt = [step.reading.entropy for step in self.steps[:1] if step.reading and step.reading.entropy.size]
+        return of_prompt + [step.entropy for step in self.steps if step.entropy is not None]
+
+    def _states(self) -> list[np.ndarray]:
+        of_prompt = [step.reading.states for step in self.steps[:1] if step.reading and step.reading.states.size]
+        return of_prompt + [step.state for step in self.steps if step.state is not None]
+
+
+def _agree(what: str, known: list[Any], shapes: list[tuple[int, ...]]) -> None:
+    if len(set(shapes)) > 1:
+        raise ValueError(f"the {what} change their shape from token to token")
+    if shapes and all(type(size) is int for size in known) and list(shapes[0]) != known:
+        raise ValueError(f"the {what} have shape {list(shapes[0])}, and the model's is {known}")

@@ -116,7 +116,7 @@ def _dequantise(gguf: Path, into: Path) -> None:
 
 
 def _split_digits(tokenizer) -> None:
-    """The GGUF names its pre-tokeniser 'smollm': digits one by one, then GPT-2's rule. transformers reads the second."""
+    """The GGUF asks for the pre-tokeniser 'smollm', digits one by one, then GPT-2's rule; transformers keeps only this."""
     from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
 
     tokenizer.backend_tokenizer.pre_tokenizer = Sequence(

@@ -182,16 +182,18 @@ def _weights(
     name: str, where: dict[str, Any], config: PreTrainedConfig, precision: str, device: torch.device
 ) -> PreTrainedModel:
     options: dict[str, Any] = {"config": config, "dtype": torch.float32 if precision == "fp32" else torch.bfloat16}
-    if AutoModelForCausalLM._model_mapping[type(config)]._supports_sdpa:
+    kind: Any = AutoModelForCausalLM._model_mapping[type(config)]
+    if kind._supports_sdpa:
         options["attn_implementation"] = "sdpa"
     if quantisation := _quantisation(precision, device):
         options["quantization_config"] = quantisation
     if device.type == "cuda":
         options["device_map"] = {"": device}
     try:
-        model, report = AutoModelForCausalLM.from_pretrained(**where, **options, output_loading_info=True)
+        loaded: Any = AutoModelForCausalLM.from_pretrained(**where, **options, output_loading_info=True)
     except Exception as error:
         raise ModelError(_unusable(name, error)) from error
+    model, report = loaded
     if report["missing_keys"] or report["mismatched_keys"]:
         raise ModelError(f"'{name}' lacks some of its weights: {_remedy(name)}")
     return model

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 import torch
 from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import WhitespaceSplit
+from tokenizers.decoders import ByteLevel as ByteLevelDecoder
+from tokenizers.models import BPE
+from tokenizers.pre_tokenizers import ByteLevel
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
+from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from backend.models import Loaded, Models
 
@@ -50,10 +52,13 @@ def tiny_model(family: str, seed: int = 0, **changes: Any) -> PreTrainedModel:
 
 
 def tiny_tokenizer() -> PreTrainedTokenizerFast:
-    """Words w3…w127 by number, so any text of them has as many tokens as words."""
-    words = {"<unk>": 0, "<s>": 1, "</s>": 2} | {f"w{i}": i for i in range(3, VOCAB)}
-    tokenizer = Tokenizer(WordLevel(words, unk_token="<unk>"))
-    tokenizer.pre_tokenizer = WhitespaceSplit()
+    """One token for each printable ASCII character, tab and line feed; others are dropped."""
+    alphabet = bytes_to_unicode()
+    characters = [alphabet[byte] for byte in (*b"\t\n", *range(32, 127))]
+    vocabulary = {piece: i for i, piece in enumerate(["<unk>", "<s>", "</s>", *characters])}
+    tokenizer = Tokenizer(BPE(vocabulary, []))
+    tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = ByteLevelDecoder()
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, unk_token="<unk>", bos_token="<s>", eos_token="</s>", pad_token="</s>"
     )

@@ -1,0 +1,318 @@
+"""Models: the allow-list, loading at every precision, adapters, capabilities, sharing, and clear errors."""
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import bitsandbytes as bnb
+import pytest
+import torch
+from conftest import FAMILIES, tiny_tokenizer
+from peft import LoraConfig, get_peft_model
+from transformers import AutoConfig, BloomConfig, GPT2Config, T5Config
+
+from backend import models as module
+from backend.capabilities import unsupported
+from backend.models import Loaded, ModelError, Models, allowed
+
+IDS = torch.tensor([[5, 6, 7, 8, 9, 10]])
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+
+
+def loaded(folder: Path, precision: str = "fp32", adapter: Path | None = None) -> Loaded:
+    return Models([str(folder)]).load(str(folder), precision, adapter)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_loads_ready_to_run(family: str, tiny, tiny_folder):
+    saved, expected = loaded(tiny_folder(family)), tiny(family)(IDS).logits
+    assert torch.allclose(saved.model(IDS).logits, expected, atol=1e-5)
+    assert not saved.model.training and not any(p.requires_grad for p in saved.model.parameters())
+    assert saved.model.config._attn_implementation == ("eager" if family in ("gptj", "mpt") else "sdpa")
+    assert loaded(tiny_folder(family), "bf16").model.dtype == torch.bfloat16
+    assert saved.tokenizer.decode(saved.tokenizer("Is it so?\n")["input_ids"]) == "Is it so?\n"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_capabilities_say_what_the_model_is(family: str, tiny_folder):
+    seen = loaded(tiny_folder(family))
+    known = seen.capabilities
+    assert (known.family, known.layers, known.heads, known.head_dim, known.width) == (family, 3, 4, 16, 64)
+    assert (known.vocab, known.training_length, known.precision, known.device) == (128, 512, "fp32", "cpu")
+    assert known.kv_heads == (2 if family in ("llama", "mistral", "qwen2", "qwen3") else 4)
+    assert known.parameters == sum(p.numel() for p in seen.model.parameters())
+    if family == "mpt":
+        assert (known.position, known.rope_type, known.rope_base) == ("alibi", None, None)
+        assert known.unsupported.keys() == {"pic", "ntk"}
+    else:
+        assert (known.position, known.rope_type, known.rope_base) == ("rope", "default", 10_000.0)
+        assert known.unsupported == {}
+
+
+def test_capabilities_of_the_embedded_model(embedded: Loaded):
+    known = embedded.capabilities
+    assert (known.model, known.family, known.layers, known.heads, known.kv_heads) == ("embedded", "llama", 30, 9, 3)
+    assert (known.width, known.head_dim, known.vocab, known.training_length) == (576, 64, 49_152, 8192)
+    assert (known.parameters, known.rope_base, known.unsupported) == (134_515_008, 100_000.0, {})
+
+
+@pytest.mark.parametrize("config, controls, reason", [
+    (GPT2Config(), {"pic", "ntk", "window", "probes", "int8"}, "learned vector"),
+    (BloomConfig(), {"pic", "ntk", "window", "probes", "int8"}, "does not know how bloom"),
+    (AutoConfig.for_model("llama", rope_parameters={"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}),
+     {"pic", "ntk", "window"}, "change with the length"),
+])
+def test_unsupported_controls_have_a_reason(config, controls: set[str], reason: str):
+    reasons = unsupported(config, CPU)
+    assert reasons.keys() == controls
+    assert reason in reasons["window"]
+
+
+def test_without_bitsandbytes_the_quantised_precisions_say_so(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    llama = AutoConfig.for_model("llama")
+    assert unsupported(llama, CPU).keys() == {"4bit"}
+    assert unsupported(llama, CUDA).keys() == {"4bit", "int8"}
+
+
+def test_a_precision_that_cannot_be_had_is_refused_with_its_reason(tiny_folder, monkeypatch: pytest.MonkeyPatch):
+    folder = tiny_folder("llama")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ModelError, match="choose bf16 or int8"):
+        loaded(folder, "4bit")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_4bit_on_the_cpu_multiplies_by_the_weights_it_stores(family: str, tiny, tiny_folder):
+    model = loaded(tiny_folder(family), "4bit").model
+    packed = {name: layer for name, layer in model.named_modules() if isinstance(layer, bnb.nn.Linear4bit)}
+    assert len(packed) >= 12, "four or more projections in each of three layers"
+    original = dict(tiny(family).named_modules())
+    for name, layer in packed.items():
+        stored = bnb.functional.dequantize_4bit(layer.weight.data, layer.weight.quant_state).float()
+        assert (stored - original[name].weight).norm() < 0.12 * original[name].weight.norm(), name
+        inputs = torch.randn(3, layer.in_features, dtype=torch.bfloat16)
+        bias = None if layer.bias is None else layer.bias.float()
+        expected = torch.nn.functional.linear(inputs.float(), stored, bias)
+        assert (layer(inputs).float() - expected).norm() < 0.01 * expected.norm(), name
+
+
+def test_4bit_embedded_is_small_and_still_answers(models: Models, embedded: Loaded):
+    small = models.load("embedded", "4bit")
+    assert small.capabilities.parameters == embedded.capabilities.parameters
+    assert small.model.get_memory_footprint() < 0.45 * embedded.model.get_memory_footprint()
+    inputs = small.tokenizer.apply_chat_template(
+        [{"role": "user", "content": "Why is the sky blue?"}],
+        add_generation_prompt=True, return_tensors="pt", return_dict=True,
+    )
+    assert "sky" in small.tokenizer.decode(small.model.generate(**inputs, max_new_tokens=12, do_sample=False)[0][-12:])
+
+
+def test_int8_on_the_cpu_leaves_the_packing_to_the_engine(tiny_folder):
+    model = loaded(tiny_folder("llama"), "int8").model
+    assert model.dtype == torch.bfloat16 and not hasattr(model, "hf_quantizer")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("precision, layer", [("int8", bnb.nn.Linear8bitLt), ("4bit", bnb.nn.Linear4bit)])
+def test_bitsandbytes_on_a_gpu(precision: str, layer: type, embedded_fp32: Loaded, models: Models):
+    model = models.load("embedded", precision).model
+    assert model.device.type == "cuda" and isinstance(model.model.layers[0].mlp.up_proj, layer)
+    ids = IDS.to(model.device)
+    expected = embedded_fp32.model(ids).logits
+    assert torch.nn.functional.cosine_similarity(model(ids).logits.float(), expected, dim=-1).min() > 0.8
+
+
+def lora(base, folder: Path, seed: int = 0) -> Path:
+    """A LoRA adapter with random, not zero, weights for `base`, saved to `folder`."""
+    torch.manual_seed(seed)
+    tuned = get_peft_model(base, LoraConfig(r=4, target_modules=["q_proj", "down_proj"], init_lora_weights=False))
+    tuned.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def adapter(tiny: Callable, tmp_path: Path) -> Path:
+    return lora(tiny("llama"), tmp_path / "adapter")
+
+
+def test_an_adapter_is_merged_into_a_private_copy(adapter: Path, tiny, tiny_folder):
+    folder = tiny_folder("llama")
+    shared = Models([str(folder)])
+    plain, tuned = shared.load(str(folder), "fp32"), shared.load(str(folder), "fp32", adapter)
+    expected = get_peft_model(tiny("llama"), LoraConfig(r=4, target_modules=["q_proj", "down_proj"]))
+    expected.load_adapter(str(adapter), "tuned")
+    expected.set_adapter("tuned")
+    assert torch.allclose(tuned.model(IDS).logits, expected(IDS).logits, atol=1e-4)
+    assert type(tuned.model) is type(plain.model) and not any("lora" in n for n, _ in tuned.model.named_modules())
+    assert torch.equal(plain.model(IDS).logits, loaded(folder).model(IDS).logits)
+    assert not torch.allclose(tuned.model(IDS).logits, plain.model(IDS).logits, atol=0.1)
+    assert shared.load(str(folder), "fp32", adapter) is tuned and shared.load(str(folder), "fp32") is plain
+
+
+def test_an_adapter_stays_beside_quantised_weights(adapter: Path, tiny_folder):
+    folder = tiny_folder("llama")
+    plain, tuned = loaded(folder, "4bit").model, loaded(folder, "4bit", adapter).model
+    assert not any(p.requires_grad for p in tuned.parameters()) and not tuned.training
+    before, after = loaded(folder, "fp32").model, loaded(folder, "fp32", adapter).model
+    name = "model.layers.1.self_attn.q_proj"
+    learned = after.get_submodule(name).weight - before.get_submodule(name).weight
+    inputs = torch.randn(5, learned.shape[1], dtype=torch.bfloat16)
+    added = tuned.get_submodule(name)(inputs).float() - plain.get_submodule(name)(inputs).float()
+    expected = inputs.float() @ learned.T
+    assert (added - expected).norm() < 0.02 * expected.norm()
+
+
+def test_an_adapter_that_does_not_fit_is_refused(tiny, tiny_folder, tmp_path: Path):
+    wide = lora(tiny("llama", hidden_size=128), tmp_path / "wide")
+    for wrong in (wide, tmp_path / "absent"):
+        with pytest.raises(ModelError, match="does not fit this model or is damaged"):
+            loaded(tiny_folder("llama"), "fp32", wrong)
+
+
+def test_allow_list_is_extended_by_a_file_and_by_names(tmp_path: Path):
+    file = tmp_path / "more.json"
+    file.write_text('["Qwen/Qwen3-4B", "embedded"]')
+    names = allowed(file, ["/models/mine"])
+    assert names[0] == "embedded" and names[-2:] == ["Qwen/Qwen3-4B", "/models/mine"]
+    assert len(names) == len(set(names)) == len(allowed()) + 2
+    assert Models(names).names() == names
+
+
+@pytest.mark.parametrize("content", [None, "", "[", '{"a": 1}', "[1]", '[""]', b"\xff"])
+def test_a_bad_list_of_models_is_refused(content: str | bytes | None, tmp_path: Path):
+    file = tmp_path / "list.json"
+    if content is not None:
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(ModelError, match="JSON list of names"):
+        allowed(file)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "", "embedded/../embedded", "/", "EMBEDDED", "https://huggingface.co/gpt2"])
+def test_a_model_off_the_list_is_refused(name: str):
+    with pytest.raises(ModelError, match="not on the allow-list"):
+        Models().load(name)
+
+
+def test_an_unknown_precision_is_refused():
+    with pytest.raises(ModelError, match="choose one of bf16, fp32, int8, 4bit"):
+        Models().load("embedded", "fp16")
+
+
+@pytest.mark.parametrize("name, message", [
+    ("length-lab/there-is-no-such-model", "the hub (cannot be reached|has no model)"),
+    ("not a valid id", "the hub (cannot be reached|has no model)"),
+    ("./no/such/folder", "there is no folder"),
+])
+def test_a_model_that_is_nowhere_is_refused_soon(name: str, message: str):
+    started = time.monotonic()
+    with pytest.raises(ModelError, match=message):
+        Models([name]).load(name)
+    assert time.monotonic() - started < 20
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1000])
+
+
+def lose_a_tensor(path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(path)
+    del tensors["model.layers.1.mlp.up_proj.weight"]
+    save_file(tensors, path, {"format": "pt"})
+
+
+@pytest.mark.parametrize("file, damage", [
+    ("model.safetensors", cut),
+    ("model.safetensors", Path.unlink),
+    ("model.safetensors", lose_a_tensor),
+    ("config.json", cut),
+    ("config.json", Path.unlink),
+    ("tokenizer.json", cut),
+    ("tokenizer.json", Path.unlink),
+], ids=str)
+def test_a_damaged_folder_is_refused(file: str, damage: Callable[[Path], None], tiny_folder):
+    folder = tiny_folder("llama")
+    damage(folder / file)
+    with pytest.raises(ModelError, match="fetch or save it again"):
+        loaded(folder)
+
+
+def test_a_model_that_does_not_write_text_is_refused(tmp_path: Path):
+    T5Config().save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match="not a causal language model"):
+        loaded(tmp_path)
+
+
+def test_code_in_a_model_folder_never_runs(tmp_path: Path):
+    ran = tmp_path / "ran"
+    (tmp_path / "configuration_mine.py").write_text(f"open({str(ran)!r}, 'w')\n")
+    config = {"model_type": "mine", "auto_map": {"AutoConfig": "configuration_mine.MineConfig"}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    tiny_tokenizer().save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match="could not be loaded"):
+        loaded(tmp_path)
+    assert not ran.exists()
+
+
+@pytest.fixture
+def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the models really loaded, in order."""
+    seen: list[str] = []
+    load = module._load
+    monkeypatch.setattr(module, "_load", lambda name, *rest: (seen.append(name), load(name, *rest))[1])
+    return seen
+
+
+def test_callers_at_once_share_one_load(tiny_folder, loads: list[str]):
+    name = str(tiny_folder("llama"))
+    shared, results = Models([name]), []
+    threads = [threading.Thread(target=lambda: results.append(shared.load(name, "fp32"))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 8 and all(result is results[0] for result in results)
+    assert loads == [name]
+
+
+def test_a_slow_load_does_not_hold_up_another_model(tiny_folder, monkeypatch: pytest.MonkeyPatch):
+    slow, quick = str(tiny_folder("llama")), str(tiny_folder("qwen2"))
+    begun, release, load = threading.Event(), threading.Event(), module._load
+
+    def gated(name: str, *rest):
+        if name == slow:
+            begun.set()
+            assert release.wait(60)
+        return load(name, *rest)
+
+    monkeypatch.setattr(module, "_load", gated)
+    shared = Models([slow, quick])
+    thread = threading.Thread(target=shared.load, args=(slow, "fp32"))
+    thread.start()
+    assert begun.wait(60)
+    assert shared.load(quick, "fp32").capabilities.family == "qwen2"
+    release.set()
+    thread.join()
+
+
+def test_only_the_latest_models_stay(tiny_folder, loads: list[str]):
+    a, b, c = (str(tiny_folder(family)) for family in ("llama", "qwen2", "mistral"))
+    shared = Models([a, b, c], kept=2)
+    for name in (a, b, a, c, a, b):
+        shared.load(name, "fp32")
+    assert loads == [a, b, c, b]
+
+
+def test_a_failed_load_can_be_tried_again(tiny_folder):
+    folder = tiny_folder("llama")
+    shared, weights = Models([str(folder)]), folder / "model.safetensors"
+    weights.rename(folder / "away")
+    with pytest.raises(ModelError):
+        shared.load(str(folder), "fp32")
+    (folder / "away").rename(weights)
+    assert shared.load(str(folder), "fp32").capabilities.family == "llama"

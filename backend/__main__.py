@@ -1,0 +1,221 @@
+"""The lab in a terminal.
+
+    python -m backend generate --prompt "Why is the sky blue?" --pic dynamic --ratio 4 --lambda-window 512
+    python -m backend generate --prompt - --json < question.txt
+    python -m backend capabilities --model embedded
+
+Text goes to stdout, progress to stderr. Exit status: 0, 1 when a run failed, 2 for a wrong setting, 130 when stopped.
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args, get_origin
+
+from pydantic import ValidationError
+
+from backend.settings import RunSettings, Watch
+from backend.steps import Finish, Step
+from backend.terminal import StatusLine
+
+if TYPE_CHECKING:
+    from backend.engine import Control, Lab
+
+FLAGS = {"window": ["--lambda-window", "--window"]}
+ENDINGS = {"eos": "ended by the model", "cap": "cut at the cap", "stopped": "stopped", "error": "failed"}
+FAILED, WRONG, STOPPED = 1, 2, 130
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(WRONG, f"{message} (see {self.prog} --help)\n")
+
+
+def parser() -> Parser:
+    """The command line; the options of `generate` are the fields of RunSettings."""
+    main = Parser(prog="python -m backend", description="Steer how long a language model writes and how far it reads.")
+    commands = main.add_subparsers(dest="command", required=True, parser_class=Parser)
+    generate = commands.add_parser("generate", help="write a response", allow_abbrev=False)
+    generate.set_defaults(run=_generate)
+    _add_settings(generate)
+    generate.add_argument("--json", action="store_true", help="one JSON document a line: every step, then the finish")
+    generate.add_argument("--save", type=Path, metavar="FILE", help="save the run as a trace (.json or .json.gz)")
+    describe = commands.add_parser("capabilities", help="say what a model is and allows, as JSON", allow_abbrev=False)
+    describe.set_defaults(run=_capabilities)
+    for name in ("model", "precision"):
+        _add_field(describe, name)
+    for command in (generate, describe):
+        command.add_argument("--models", type=Path, metavar="FILE", help="more allowed models: a JSON list of names")
+        command.add_argument(
+            "--allow-model", action="append", default=[], metavar="NAME", help="one more: a hub id or a local folder"
+        )
+    return main
+
+
+def _add_settings(command: argparse.ArgumentParser) -> None:
+    for name in RunSettings.model_fields:
+        if name != "watch":
+            _add_field(command, name)
+    for name, field in Watch.model_fields.items():
+        if name == "enabled":
+            command.add_argument(
+                "--watch", dest="watch_enabled", action=argparse.BooleanOptionalAction,
+                default=argparse.SUPPRESS, help=field.description,
+            )
+        else:
+            command.add_argument(
+                f"--watch-{name}", metavar="N", default=argparse.SUPPRESS, help=f"{field.description} ({field.default})"
+            )
+
+
+def _add_field(command: argparse.ArgumentParser, name: str) -> None:
+    field = RunSettings.model_fields[name]
+    required = field.is_required() and command.get_default("run") is _generate
+    flags = FLAGS.get(name, [f"--{name.replace('_', '-')}"])
+    meaning = (field.description or name.replace("_", " ")).replace("%", "%%")
+    default = "" if field.is_required() or field.default is None else f" ({field.default})"
+    choices = "|".join(get_args(field.annotation)) if get_origin(field.annotation) is Literal else "VALUE"
+    command.add_argument(
+        *flags, dest=name, required=required, metavar=choices, default=argparse.SUPPRESS, help=meaning + default
+    )
+
+
+def settings_of(options: dict[str, Any]) -> RunSettings:
+    """RunSettings of the options given; ValueError with one sentence naming the option that is wrong."""
+    values = {name: value for name, value in options.items() if name in RunSettings.model_fields}
+    watch = {name: options[f"watch_{name}"] for name in Watch.model_fields if f"watch_{name}" in options}
+    if values.get("prompt") == "-":
+        values["prompt"] = sys.stdin.read()
+    try:
+        return RunSettings(**values, watch=Watch(**watch))
+    except ValidationError as error:
+        raise ValueError(_sentence(error)) from error
+
+
+def _sentence(error: ValidationError) -> str:
+    first, *rest = error.errors(include_url=False)
+    message = str(first["ctx"]["error"]) if first["type"] == "value_error" else _lower(first["msg"])
+    if not first["loc"]:
+        return message
+    name = str(first["loc"][0])
+    message = ", or ".join([message, *(_lower(other["msg"]) for other in rest if other["loc"][:1] == first["loc"][:1])])
+    if name == "prompt":
+        return message
+    flag = f"--watch-{name}" if error.title == "Watch" else FLAGS.get(name, [f"--{name.replace('_', '-')}"])[0]
+    return f"{flag} {first['input']}: {message}"
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+def _lab(options: argparse.Namespace) -> Lab:
+    from backend.engine import Lab
+    from backend.models import Models, allowed
+
+    return Lab(Models(allowed(options.models, options.allow_model)))
+
+
+def _capabilities(options: argparse.Namespace) -> int:
+    chosen = {name: getattr(options, name) for name in ("model", "precision") if hasattr(options, name)}
+    settings = settings_of({"prompt": "any", **chosen})
+    print(json.dumps(asdict(_lab(options).capabilities(settings.model, settings.precision)), indent=2))
+    return 0
+
+
+def _generate(options: argparse.Namespace) -> int:
+    settings = settings_of(vars(options))
+    if options.save and not options.save.absolute().parent.is_dir():
+        raise ValueError(f"--save {options.save}: there is no folder {options.save.absolute().parent}")
+    lab = _lab(options)
+    finish = _write(lab, settings, options.json, options.save)
+    print(_summary(settings, finish), file=sys.stderr)
+    if finish.reason == "error":
+        return FAILED
+    return STOPPED if finish.reason == "stopped" else 0
+
+
+def _write(lab: Lab, settings: RunSettings, as_json: bool, save: Path | None) -> Finish:
+    from backend.engine import Control
+    from backend.trace import Trace
+
+    trace, control = Trace(settings), Control()
+    with _interruptible(control), StatusLine() as status:
+        for event in lab.stream(settings, control):
+            trace.append(event)
+            print(_line(event) if as_json else _text(event), end="", flush=True)
+            if isinstance(event, Step):
+                status.show(_progress(settings, event))
+    assert trace.finish is not None
+    if save:
+        trace.capabilities = asdict(lab.capabilities(settings.model, settings.precision))
+        trace.save(save)
+    return trace.finish
+
+
+@contextmanager
+def _interruptible(control: Control) -> Iterator[None]:
+    """The first Ctrl-C ends the run with its Finish; a second one ends the program."""
+    before = signal.getsignal(signal.SIGINT)
+
+    def stop(*_: Any) -> None:
+        signal.signal(signal.SIGINT, before)
+        control.stop()
+
+    signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _text(event: Step | Finish) -> str:
+    return event.text if isinstance(event, Step) else "\n"
+
+
+def _line(event: Step | Finish) -> str:
+    from backend.records import FinishRecord, StepRecord
+
+    record = StepRecord if isinstance(event, Step) else FinishRecord
+    kind = {"event": "step" if isinstance(event, Step) else "finish"}
+    fields = record.model_validate(event).model_dump(mode="json", exclude_none=True)
+    return json.dumps(kind | fields, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+def _progress(settings: RunSettings, step: Step) -> str:
+    rate = step.index / step.seconds if step.seconds else 0.0
+    line = f"{step.index} tokens · {rate:.1f} tokens/s"
+    if step.goal is None:
+        return line
+    wanted = f"{settings.goal} {settings.unit}" + ("" if settings.unit == "tokens" else f" ≈ {step.goal} tokens")
+    return f"{line} · target {wanted} · {step.index - step.goal:+d} so far"
+
+
+def _summary(settings: RunSettings, finish: Finish) -> str:
+    if finish.reason == "error":
+        return finish.message
+    parts = [ENDINGS[finish.reason], f"{finish.tokens} tokens", f"{finish.tokens_per_second:.1f} tokens/s"]
+    if finish.error is not None:
+        parts.append(f"target {settings.goal} {settings.unit}, error {finish.error:+d}")
+    return " · ".join([*parts, *finish.notes])
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
+    try:
+        return options.run(options)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return WRONG
+
+
+if __name__ == "__main__":
+    sys.exit(main())

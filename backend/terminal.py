@@ -1,0 +1,48 @@
+"""A line of progress in the terminal that stays out of the way of the text it reports on."""
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+
+REDRAWS_A_SECOND = 10
+
+
+class StatusLine:
+    """Shows the latest of many short messages on stderr; silent where stderr is no terminal.
+
+    With the text on the same terminal the line takes the bottom row and the text scrolls above it; with the text
+    going to a file or a pipe the line redraws itself in place.
+    """
+
+    def __init__(self) -> None:
+        self._shown = sys.stderr.isatty()
+        self._shared = self._shown and sys.stdout.isatty()
+        self._rows = 0
+        self._drawn = 0.0
+
+    def __enter__(self) -> StatusLine:
+        if self._shared:
+            self._rows = shutil.get_terminal_size().lines
+            self._write(f"\n\x1b7\x1b[1;{self._rows - 1}r\x1b8\x1b[1A")
+        return self
+
+    def show(self, message: str) -> None:
+        """Replace the line; messages that come faster than the eye reads are dropped."""
+        now = time.monotonic()
+        if not self._shown or now - self._drawn < 1 / REDRAWS_A_SECOND:
+            return
+        self._drawn = now
+        line = message[: shutil.get_terminal_size().columns - 1]
+        self._write(f"\x1b7\x1b[{self._rows};1H\x1b[K{line}\x1b8" if self._shared else f"\r\x1b[K{line}")
+
+    def __exit__(self, *_: object) -> None:
+        if self._shared:
+            self._write(f"\x1b7\x1b[r\x1b[{self._rows};1H\x1b[K\x1b8")
+        elif self._shown:
+            self._write("\r\x1b[K")
+
+    def _write(self, codes: str) -> None:
+        sys.stdout.flush()
+        sys.stderr.write(codes)
+        sys.stderr.flush()

@@ -95,6 +95,9 @@ def _unsupported_positions(config: PreTrainedConfig) -> dict[str, str]:
     if family not in ROPE_FAMILIES:
         why = f"The lab does not know how {family} tells positions apart."
         return dict.fromkeys(("pic", "ntk", "window", "probes"), why)
+    if _slides(config):
+        why = "This model slides its own attention window: choose one without (for Mistral, v0.2 or later)."
+        return dict.fromkeys(("pic", "ntk", "window", "probes"), why)
     kind = (_rope(config) or ("default", None))[0]
     if kind not in FIXED_ROPE_TYPES:
         why = f"Its RoPE frequencies ({kind}) change with the length, so keys cannot be rotated once and kept."
@@ -121,6 +124,11 @@ def _rope(config: PreTrainedConfig) -> tuple[str, float] | None:
     if not isinstance(found, dict) or "rope_theta" not in found:
         return None
     return found.get("rope_type", "default"), float(found["rope_theta"])
+
+
+def _slides(config: PreTrainedConfig) -> bool:
+    kinds = getattr(config, "layer_types", None)
+    return "sliding_attention" in kinds if kinds else getattr(config, "sliding_window", None) is not None
 
 
 def _training_length(config: PreTrainedConfig) -> int | None:

@@ -64,11 +64,27 @@ def test_capabilities_of_the_embedded_model(embedded: Loaded):
     (BloomConfig(), {"pic", "ntk", "window", "probes", "int8"}, "does not know how bloom"),
     (AutoConfig.for_model("llama", rope_parameters={"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}),
      {"pic", "ntk", "window"}, "change with the length"),
+    (AutoConfig.for_model("mistral"), {"pic", "ntk", "window", "probes"}, "v0.2 or later"),
+    (AutoConfig.for_model("qwen2", use_sliding_window=True, max_window_layers=2),
+     {"pic", "ntk", "window", "probes"}, "choose one without"),
 ])
 def test_unsupported_controls_have_a_reason(config, controls: set[str], reason: str):
     reasons = unsupported(config, CPU)
     assert reasons.keys() == controls
     assert reason in reasons["window"]
+
+
+@pytest.mark.parametrize("config", [
+    AutoConfig.for_model("mistral", sliding_window=None),
+    AutoConfig.for_model("qwen2"),
+    AutoConfig.for_model("qwen3"),
+    AutoConfig.for_model("llama", rope_parameters={
+        "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192, "rope_theta": 5e5,
+    }),
+])
+def test_common_models_support_everything(config):
+    assert unsupported(config, CPU) == {}
 
 
 def test_without_bitsandbytes_the_quantised_precisions_say_so(monkeypatch: pytest.MonkeyPatch):

@@ -1,0 +1,157 @@
+"""The terminal: streams, JSON for programs, one sentence for what is wrong, Ctrl-C, saved traces."""
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from backend.__main__ import main, settings_of
+from backend.settings import RunSettings, Watch
+from backend.trace import Trace
+
+ROOT = Path(__file__).parents[1]
+COMMAND = [sys.executable, "-m", "backend"]
+ASK = ["generate", "--prompt", "Why is the sky blue?"]
+STEERED = [*ASK, "--method", "prompted", "--target", "20", "--pic", "dynamic", "--ratio", "4", "--recent", "8",
+           "--lambda-window", "16", "--sinks", "4", "--max-new-tokens", "24"]
+
+
+def run(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=120, **options)
+
+
+def test_generate_streams_text_and_reports_on_stderr():
+    done = run(*STEERED)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.split()) > 5
+    report = done.stderr.strip().splitlines()[-1]
+    assert re.search(r"\d+ tokens · \d+\.\d tokens/s · target 20 tokens, error [+-]\d+", report)
+
+
+def test_json_is_one_step_a_line_then_the_finish():
+    done = run(*STEERED, "--json")
+    *steps, finish = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [step["index"] for step in steps] == list(range(1, len(steps) + 1))
+    assert all(step["event"] == "step" and 0 <= step["p"] <= 1 and "entropy" in step for step in steps)
+    assert max(step["attended"] for step in steps) <= 16 + 4
+    assert finish["event"] == "finish" and finish["reason"] in ("eos", "cap")
+    assert finish["error"] == finish["tokens"] - 20
+    text = "".join(step["text"] for step in steps)
+    assert text.startswith(finish["text"]) or text == finish["text"]
+    assert run(*STEERED).stdout.rstrip("\n") == text.rstrip("\n"), "the plain output is the same text"
+
+
+def test_no_watch_leaves_the_probes_out_and_the_tokens_alone():
+    watched, plain = (run(*ASK, "--max-new-tokens", "12", "--json", *more) for more in ([], ["--no-watch"]))
+    seen, unseen = ([json.loads(line) for line in done.stdout.splitlines()] for done in (watched, plain))
+    assert "entropy" in seen[0] and not any("entropy" in event or "state" in event for event in unseen)
+    assert [event.get("token") for event in seen] == [event.get("token") for event in unseen]
+
+
+def test_prompt_from_stdin():
+    done = run("generate", "--prompt", "-", "--max-new-tokens", "4", input="What is the capital of France?")
+    assert done.returncode == 0 and "cap" in done.stdout
+
+
+def test_saved_trace_holds_the_run(tmp_path: Path):
+    file = tmp_path / "run.json.gz"
+    done = run(*STEERED, "--save", str(file))
+    trace = Trace.load(file)
+    assert done.returncode == 0 and trace.finish is not None
+    assert trace.finish.text.strip() == done.stdout.strip()
+    assert (trace.settings.window, trace.settings.pic, trace.capabilities["model"]) == (16, "dynamic", "embedded")
+
+
+def test_ctrl_c_ends_the_run_with_its_finish():
+    process = subprocess.Popen(
+        [*COMMAND, "generate", "--prompt", "Write a very long story.", "--max-new-tokens", "4000", "--temperature", "1",
+         "--json"],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )
+    assert process.stdout is not None
+    first = [process.stdout.readline() for _ in range(5)]
+    process.send_signal(signal.SIGINT)
+    rest, errors = process.communicate(timeout=30)
+    finish = json.loads((first + rest.splitlines())[-1])
+    assert (finish["event"], finish["reason"], process.returncode) == ("finish", "stopped", 130)
+    assert "Traceback" not in errors and errors.strip().splitlines()[-1].startswith("stopped · ")
+
+
+def test_in_a_terminal_the_progress_line_leaves_the_text_whole():
+    text = run(*STEERED).stdout.strip()
+    leader, follower = pty.openpty()
+    process = subprocess.Popen([*COMMAND, *STEERED], cwd=ROOT, stdin=follower, stdout=follower, stderr=follower)
+    os.close(follower)
+    output = b""
+    while True:
+        try:
+            output += os.read(leader, 65536)
+        except OSError:
+            break
+    os.close(leader)
+    assert process.wait(timeout=60) == 0
+    shown = output.decode().replace("\r\n", "\n")
+    status = re.compile(r"\x1b7\x1b\[\d+;1H\x1b\[K(.*?)\x1b8", re.DOTALL)
+    assert any("tokens/s · target 20 tokens" in line for line in status.findall(shown))
+    assert text in re.sub(r"\x1b7.*?\x1b8|\x1b\[1A", "", shown, flags=re.DOTALL)
+    assert "\x1b[r" in shown, "the scroll region is given back"
+
+
+@pytest.mark.parametrize("arguments, sentence", [
+    ([], "the following arguments are required: command"),
+    (["generate"], "required: --prompt"),
+    ([*ASK, "--ratio", "0.01"], "--ratio 0.01: input should be greater than or equal to 0.05"),
+    ([*ASK, "--ratio", "nan"], "--ratio nan: input should be a finite number"),
+    ([*ASK, "--target", "many"], "--target many: input should be a valid integer"),
+    ([*ASK, "--target", "-3"], "--target -3: input should be greater than or equal to 1"),
+    ([*ASK, "--method", "magic"], "--method magic: input should be 'none', 'prompted'"),
+    ([*ASK, "--distance-limit", "0"], "give a distance limit from 1 to 131,072"),
+    ([*ASK, "--lambda-window", "1e9"], "--lambda-window 1e9: input should be"),
+    ([*ASK, "--watch-layer", "-1"], "--watch-layer -1: input should be greater than or equal to 0"),
+    ([*ASK, "--lambda-window", "9", "--prefill", "paper"], "choose 'row_exact', or no window"),
+    ([*ASK, "--model", "gpt2"], "not on the allow-list"),
+    ([*ASK, "--models", "/no/such/list.json"], "JSON list of names"),
+    ([*ASK, "--save", "/no/such/folder/run.json"], "there is no folder /no/such/folder"),
+    ([*ASK, "--frobnicate"], "unrecognized arguments: --frobnicate"),
+    (["generate", "--prompt", "  "], "the prompt is empty"),
+    (["capabilities", "--precision", "int3"], "--precision int3: input should be 'bf16'"),
+])
+def test_what_is_wrong_is_one_sentence_and_exit_2(arguments: list[str], sentence: str, capsys):
+    try:
+        code = main(arguments)
+    except SystemExit as error:
+        code = error.code
+    out, err = capsys.readouterr()
+    assert code == 2 and out == ""
+    assert sentence in err and err.count("\n") == 1
+
+
+def test_every_setting_has_an_option():
+    options = {
+        "prompt": "hi", "model": "m", "precision": "fp32", "method": "lrpe", "target": "7", "unit": "words",
+        "limit": "8", "max_new_tokens": "9", "pic": "ntk", "ratio": "2", "initial": "1", "recent": "3",
+        "reading": "literal", "prefill": "row_exact", "window": "64", "sinks": "5", "distance_limit": "32",
+        "temperature": "0.5", "top_k": "4", "top_p": "0.9", "repetition_penalty": "1.1", "seed": "11",
+        "watch_enabled": False, "watch_layer": "2", "watch_head": "1", "watch_every": "6",
+    }
+    settings = settings_of(options)
+    assert {*RunSettings.model_fields} - {"watch"} <= options.keys()
+    assert {f"watch_{name}" for name in Watch.model_fields} <= options.keys()
+    assert settings.watch == Watch(enabled=False, layer=2, head=1, every=6)
+    assert (settings.distance_limit, settings.window, settings.ratio, settings.unit) == (32, 64, 2.0, "words")
+    listed = run("generate", "--help").stdout
+    assert all(f"--{name.replace('_', '-')}" in listed for name in options if name != "watch_enabled")
+    assert "--no-watch" in listed
+
+
+def test_capabilities_as_json():
+    known = json.loads(run("capabilities").stdout)
+    assert (known["model"], known["layers"], known["training_length"]) == ("embedded", 30, 8192)
+    assert known["unsupported"] == {}

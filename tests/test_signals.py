@@ -330,6 +330,12 @@ def test_gain_zero_is_no_signal_bit_for_bit(llama, kind):
     assert torch.equal(seen.view(torch.int32), plain.view(torch.int32))
 
 
+def test_gain_zero_keeps_negative_zeros():
+    silent = SignalSettings("ldpe", gain=0.0, constant=0.0, lengths=(10, 200))
+    summed = add_signal(torch.full((1, 2, 4), -0.0), SignalContext(silent, [2], [3]))
+    assert summed.signbit().all()
+
+
 def test_the_target_can_change_while_writing(llama):
     attach(llama)
     context = SignalContext(settings_of("ldpe"), [4, 4], [50, 60])

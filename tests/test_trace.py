@@ -204,7 +204,7 @@ def damaged(path, value):
     (["steps", 3, "logits", "layer"], -1, "layer"),
     (["steps", 0, "reading", "positions"], [1, 2], "differ in number"),
     (["steps", 0, "reading", "positions"], [0.5, 1, 2], "whole numbers"),
-    (["steps", 0, "reading", "positions"], [0, 1, 2**63], "whole numbers"),
+    (["steps", 0, "reading", "positions"], [2**63] * 3, "whole numbers"),
     (["finish", "reason"], "bored", "finish.reason"),
     (["finish", "notes"], [1], "finish.notes"),
 ])

@@ -43,5 +43,4 @@ def shifts(scale: float, most: int, samples: int, generator: torch.Generator | N
     """
     reach = scale * math.sqrt(2)
     drawn = torch.rand(samples, dtype=torch.float64, generator=generator) * math.erf(most / reach)
-    # Near erf's plateau a rounding step of the probability is many tokens wide and can land past the cut-off.
-    return (torch.erfinv(drawn) * reach).round().clamp(max=most).long()
+    return (torch.erfinv(drawn) * reach).round().long()

@@ -116,7 +116,7 @@ def _dequantise(gguf: Path, into: Path) -> None:
 
 
 def _split_digits(tokenizer) -> None:
-    """The GGUF asks for the pre-tokeniser 'smollm', digits one by one, then GPT-2's rule; transformers keeps only this."""
+    """The GGUF asks for the pre-tokeniser 'smollm': digits one by one, then as GPT-2; transformers reads the second alone."""
     from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
 
     tokenizer.backend_tokenizer.pre_tokenizer = Sequence(

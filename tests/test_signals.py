@@ -135,12 +135,14 @@ def test_odd_widths_are_refused(kind, width):
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_row_is_cheap(kind):
     s, position = settings_of(kind), torch.tensor([150])
-    times = []
-    for _ in range(400):
-        begun = time.perf_counter()
-        signal_rows(s, position, 100, 200, 576)
-        times.append(time.perf_counter() - begun)
-    assert sorted(times)[40] < 100e-6
+
+    def seconds():
+        begun = time.thread_time()
+        for _ in range(50):
+            signal_rows(s, position, 100, 200, 576)
+        return (time.thread_time() - begun) / 50
+
+    assert min(seconds() for _ in range(20)) < 100e-6
 
 
 # The convention: training, inference and metric agree

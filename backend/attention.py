@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -167,53 +168,61 @@ def _grouped(cache: FramedCache, layer: int, q: Tensor) -> Iterator[tuple[int, P
 
 def _scores(
     cache: FramedCache, layer: int, turned: Tensor, piece: Piece, group: int, scale: float, slopes: Tensor | None,
-    rows: list[int],
+    rows: list[int] | None = None,
 ) -> Tensor:
-    """Pre-softmax scores [heads, rows, keys] of some of the chunk's rows in float32, −inf where unseen."""
-    kv_heads = cache.shape.heads
-    heads, _, width = turned.shape
-    keys = cache.keys(layer, piece.lo, piece.hi)
-    picked = turned if len(rows) == turned.shape[1] else turned[:, rows]
-    grouped = picked.reshape(kv_heads, -1, width)
-    score = torch.bmm(grouped, keys.transpose(1, 2)).float().mul_(scale).view(heads, len(rows), -1)
+    """Pre-softmax scores [heads, rows, keys] of some of the chunk's rows (None: all), −inf where unseen."""
+    heads, width = turned.shape[0], turned.shape[-1]
+    picked = turned if rows is None else turned[:, rows]
+    grouped = picked.reshape(cache.shape.heads, -1, width)
+    keys = cache.keys(layer, piece.lo, piece.hi).transpose(1, 2)
+    score = torch.baddbmm(_nothing(turned.dtype, turned.device), grouped, keys, beta=0, alpha=scale)
+    score = score.view(heads, -1, score.shape[-1])
     if slopes is not None:
-        score += _bias(cache, piece, group, slopes, rows)
+        score = score + _bias(cache, piece, group, slopes, rows)
     if piece.causal:
-        score.masked_fill_(torch.arange(score.shape[-1], device=score.device) > torch.tensor(rows)[:, None], -math.inf)
+        score = score.masked_fill(_upper(rows, score), -math.inf)
     elif piece.mask is not None:
-        score.masked_fill_(~piece.mask[rows], -math.inf)
+        score = score.masked_fill(~(piece.mask if rows is None else piece.mask[rows]), -math.inf)
     return score
+
+
+@lru_cache
+def _nothing(dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.zeros((), dtype=dtype, device=device)
+
+
+def _upper(rows: list[int] | None, score: Tensor) -> Tensor:
+    n, m = score.shape[-2:]
+    index = torch.arange(n) if rows is None else torch.tensor(rows)
+    return (torch.arange(m) > index[:, None]).to(score.device)
 
 
 def _look(cache: FramedCache, layer: int, q: Tensor, scale: float, probe: Probe) -> None:
     """Show a probe the scores that transformers' kernel keeps to itself."""
-    rows = [0] if q.shape[1] == 1 else probe.sampled(q.shape[1])
+    rows = None if q.shape[1] == 1 else probe.sampled(q.shape[1])
     found = [_scores(cache, layer, t, piece, g, scale, None, rows) for g, piece, t in _grouped(cache, layer, q)]
-    if q.shape[1] == 1:
-        probe.one(layer, found[0][:, 0], torch.softmax(found[0][:, 0], -1))
-    else:
-        probe.rows(layer, torch.cat(found, -1))
+    scores = torch.cat(found, -1)
+    probe.one(layer, scores[:, 0]) if rows is None else probe.rows(layer, scores)
 
 
 def _attend_one(
     cache: FramedCache, layer: int, q: Tensor, scale: float, probe: Probe | None, slopes: Tensor | None
 ) -> Tensor:
     """One query: scores against each group, one softmax, one weighted sum."""
-    heads, _, width = q.shape
     found = [
-        (piece, _scores(cache, layer, turned, piece, group, scale, slopes, [0]))
+        (piece, _scores(cache, layer, turned, piece, group, scale, slopes))
         for group, piece, turned in _grouped(cache, layer, q)
     ]
     scores = found[0][1] if len(found) == 1 else torch.cat([score for _, score in found], -1)
-    weights = torch.softmax(scores, -1)
     if probe is not None:
-        probe.one(layer, scores[:, 0], weights[:, 0])
-    weights = weights.to(q.dtype).view(cache.shape.heads, -1, weights.shape[-1])
-    out, start = torch.zeros((), dtype=q.dtype, device=q.device), 0
+        probe.one(layer, scores[:, 0])
+    weights = torch.softmax(scores, -1).to(q.dtype).view(cache.shape.heads, -1, scores.shape[-1])
+    out, start = None, 0
     for piece, score in found:
-        part = weights[..., start : start + score.shape[-1]]
-        out, start = out + torch.bmm(part, cache.values(layer, piece.lo, piece.hi)), start + score.shape[-1]
-    return out.view(heads, 1, width)
+        part = torch.bmm(weights[..., start : start + score.shape[-1]], cache.values(layer, piece.lo, piece.hi))
+        out, start = part if out is None else out + part, start + score.shape[-1]
+    assert out is not None
+    return out.view(q.shape)
 
 
 def _attend_many(

@@ -78,7 +78,7 @@ class FramedCache:
     Use: `begin(n)`, then for each layer `write(layer, k, v)` and, in the order of the groups, `move(layer, group)`
     before the keys of that group are read, then `end()`. rope None: no rotation (ALiBi).
     columns: store keys as columns [heads, width, slots], which makes a single query's products faster.
-    rotations: number of key rotations per layer so far.
+    rotations: number of key rotations per layer so far. chunk: the one under way, or the last one.
     """
 
     def __init__(self, shape: Shape, policy: Policy, rope: Rope | None, room: int = 256, columns: bool = False):
@@ -88,27 +88,29 @@ class FramedCache:
         self.rotations = 0
         self._dropped = 0
         self.chunk: Chunk | None = None
+        self.slots = 0
+        self._keys: list[Tensor] = []
+        self._values: list[Tensor] = []
+        self._raw: list[Tensor] = []
         self._allocate(room if policy.window is None else policy.sinks + policy.window + SLACK)
 
     # ---- storage
 
     def _allocate(self, slots: int) -> None:
-        """Buffers for `slots` tokens, old contents kept."""
-        old = getattr(self, "slots", 0)
-        self.slots = slots
-        self._keys = self._grown(getattr(self, "_keys", None), slots, old, self.columns)
-        self._values = self._grown(getattr(self, "_values", None), slots, old, False)
+        """Buffers for `slots` tokens, one a layer, old contents kept."""
+        self._keys = self._grown(self._keys, slots, self.columns)
+        self._values = self._grown(self._values, slots, False)
         if self.policy.moves and self.rope is not None:
-            raw = min(slots, self.policy.sinks) if self._only_sinks_move else slots
-            self._raw = self._grown(getattr(self, "_raw", None), raw, min(old, raw), False)
+            self._raw = self._grown(self._raw, min(slots, self.policy.sinks) if self._only_sinks_move else slots, False)
+        self.slots = slots
 
-    def _grown(self, old: Tensor | None, slots: int, kept: int, columns: bool) -> Tensor:
+    def _grown(self, old: list[Tensor], slots: int, columns: bool) -> list[Tensor]:
         s = self.shape
-        size = (s.layers, s.heads, s.width, slots) if columns else (s.layers, s.heads, slots, s.width)
-        new = torch.empty(size, dtype=s.dtype, device=s.device)
-        new = new.transpose(-1, -2) if columns else new
-        if old is not None:
-            new[:, :, :kept] = old[:, :, :kept]
+        size = (s.heads, s.width, slots) if columns else (s.heads, slots, s.width)
+        new = [torch.empty(size, dtype=s.dtype, device=s.device) for _ in range(s.layers)]
+        new = [x.transpose(-1, -2) for x in new] if columns else new
+        for fresh, kept in zip(new, old):
+            fresh[:, : kept.shape[1]] = kept
         return new
 
     @property
@@ -122,8 +124,7 @@ class FramedCache:
     @property
     def bytes(self) -> int:
         """Memory held, in bytes."""
-        tensors = (self._keys, self._values, getattr(self, "_raw", None))
-        return sum(t.numel() * t.element_size() for t in tensors if t is not None)
+        return sum(t.numel() * t.element_size() for t in (*self._keys, *self._values, *self._raw))
 
     def _slot(self, token: int) -> int:
         return token if token < self.policy.sinks else token - self._dropped
@@ -138,10 +139,9 @@ class FramedCache:
             oldest = max(self.length + 1 - window, sinks + self._dropped)
             fall = oldest - sinks - self._dropped
             if fall > 0:
-                for buffer in (self._keys, self._values, getattr(self, "_raw", None)):
-                    if buffer is not None and buffer.shape[2] > sinks:
-                        kept = buffer[:, :, sinks + fall : used].clone()
-                        buffer[:, :, sinks : used - fall] = kept
+                for buffer in (*self._keys, *self._values, *self._raw):
+                    if buffer.shape[1] > sinks:
+                        buffer[:, sinks : used - fall] = buffer[:, sinks + fall : used].clone()
                 self._dropped += fall
                 used -= fall
         if used + n > self.slots:
@@ -179,29 +179,29 @@ class FramedCache:
         chunk = self.chunk
         assert chunk is not None
         lo, hi = chunk.write, chunk.write + k.shape[1]
-        self._values[layer, :, lo:hi] = v
-        if self.policy.moves and self.rope is not None:
-            top = min(hi, self._raw.shape[2])
+        self._values[layer][:, lo:hi] = v
+        if self._raw:
+            top = min(hi, self._raw[layer].shape[1])
             if lo < top:
-                self._raw[layer, :, lo:top] = k[:, : top - lo]
+                self._raw[layer][:, lo:top] = k[:, : top - lo]
         if self.rope is not None and chunk.born is not None:
             k = self.rope.rotate(k, chunk.born)
-        self._keys[layer, :, lo:hi] = k
+        self._keys[layer][:, lo:hi] = k
 
     def move(self, layer: int, group: int) -> None:
         """Bring the keys that enter a group in this chunk into its frame."""
         assert self.chunk is not None
         for lo, hi, phases in self.chunk.moves.get(group, ()):
-            raw = self._raw[layer, :, lo:hi]
-            self._keys[layer, :, lo:hi] = raw if phases is None or self.rope is None else self.rope.rotate(raw, phases)
+            raw = self._raw[layer][:, lo:hi]
+            self._keys[layer][:, lo:hi] = raw if phases is None or self.rope is None else self.rope.rotate(raw, phases)
 
     def keys(self, layer: int, lo: int = 0, hi: int | None = None) -> Tensor:
         """Stored keys [heads, hi − lo, width] of a layer, as they stand in their frames."""
-        return self._keys[layer, :, lo:hi]
+        return self._keys[layer][:, lo:hi]
 
     def values(self, layer: int, lo: int = 0, hi: int | None = None) -> Tensor:
         """Stored values [heads, hi − lo, width] of a layer."""
-        return self._values[layer, :, lo:hi]
+        return self._values[layer][:, lo:hi]
 
     def end(self) -> None:
         """Close the chunk: its tokens count from now on."""
@@ -210,7 +210,6 @@ class FramedCache:
         n = len(chunk.rows)
         self.rotations += n + sum(m.hi - m.lo for moves in chunk.moves.values() for m in moves)
         self.length += n
-        self.chunk = None
         if chunk.unframed:
             self._reframe(n)
 
@@ -222,7 +221,7 @@ class FramedCache:
         phases = self._phases(frames)
         assert self.rope is not None
         for layer in range(self.shape.layers):
-            self._keys[layer, :, :n] = self.rope.rotate(self._raw[layer, :, :n], phases)
+            self._keys[layer][:, :n] = self.rope.rotate(self._raw[layer][:, :n], phases)
         self.rotations += n
 
     # ---- planning

@@ -135,6 +135,9 @@ def fits(model: PreTrainedModel) -> bool:
 def _rms(x: Tensor, norm: tuple[Tensor, float]) -> Tensor:
     """RMS norm as Llama rounds it: normalised in float32, cast, then weighted."""
     weight, epsilon = norm
+    if x.numel() == x.shape[-1]:
+        square = torch.linalg.vector_norm(x, dtype=torch.float32).item() ** 2
+        return x * (square / x.shape[-1] + epsilon) ** -0.5 * weight
     wide = x.float()
     return weight * (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + epsilon)).to(x.dtype)
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from backend.cache import Chunk, FramedCache
+from backend.cache import FramedCache
 from backend.positions import CAPPED, NEAR, SQUEEZED
 from backend.settings import Watch
 from backend.steps import Logits
@@ -18,18 +18,22 @@ EDGES = np.unique(np.concatenate([np.arange(-0.5, 8), np.geomspace(8.5, 200_000,
 SAMPLED_ROWS = 8
 
 
-def entropy(scores: Tensor, weights: Tensor) -> Tensor:
-    """H = lse − Σ p·s in nats over the last dimension; scores pre-softmax (−inf: unseen), weights their softmax."""
-    top = scores.amax(-1)
-    lse = top - weights.amax(-1).log()
-    return (lse - (weights * scores.masked_fill(scores == -torch.inf, 0)).sum(-1)).clamp_min(0)
+def entropy(scores: Tensor) -> Tensor:
+    """H = lse − Σ p·s in nats over the last dimension, of pre-softmax scores (−inf: unseen), in float32 or better."""
+    scores = scores if scores.dtype == torch.float64 else scores.float()
+    top = scores.amax(-1, keepdim=True)
+    shifted = (scores - top).clamp_min_(-1e4)
+    weights = shifted.exp()
+    total = weights.sum(-1)
+    return (total.log() - weights.mul_(shifted).sum(-1) / total).clamp_min(0)
 
 
-def distances(cache: FramedCache, chunk: Chunk, row: int = -1) -> np.ndarray:
-    """Perceived distances of a row's keys, in the order in which attention joins its scores."""
-    out = []
+def distances(cache: FramedCache) -> np.ndarray:
+    """Perceived distances of the last row's keys, in the order in which attention joins its scores."""
+    chunk, out = cache.chunk, []
+    assert chunk is not None
     for group in (NEAR, SQUEEZED, CAPPED):
-        query = float(cache.policy.query_frame(chunk.rows[row], group)) if group in chunk.pieces else 0.0
+        query = float(cache.policy.query_frame(chunk.rows[-1], group)) if group in chunk.pieces else 0.0
         for piece in chunk.pieces.get(group, ()):
             keys = np.arange(piece.first, piece.first + piece.hi - piece.lo)
             out.append(query - cache.policy.key_frame(keys, group))
@@ -60,14 +64,14 @@ class Probe:
 
     def __init__(self, layers: int, heads: int, watch: Watch):
         self.layers, self.heads, self.watch = layers, heads, watch
-        self._one: dict[int, tuple[Tensor, Tensor]] = {}
+        self._one: dict[int, Tensor] = {}
         self._rows: dict[int, Tensor] = {}
         self._state: Tensor | None = None
         self._attended: Tensor | None = None
 
-    def one(self, layer: int, scores: Tensor, weights: Tensor) -> None:
-        """Take the decoded query's scores and weights [heads, keys] of one layer."""
-        self._one[layer] = (scores, weights)
+    def one(self, layer: int, scores: Tensor) -> None:
+        """Take the decoded query's scores [heads, keys] of one layer."""
+        self._one[layer] = scores
 
     def sampled(self, n: int) -> list[int]:
         """Which rows of a chunk of n are looked at: a few, evenly spread, the last one included."""
@@ -75,11 +79,9 @@ class Probe:
 
     def rows(self, layer: int, scores: Tensor) -> None:
         """Take the sampled rows' scores [heads, rows, keys] of one layer of a prefill chunk, −inf where unseen."""
-        weights = torch.softmax(scores, -1)
-        self._rows[layer] = entropy(scores, weights).T
+        self._rows[layer] = entropy(scores).T
         self._attended = (scores[0] > -torch.inf).sum(-1)
-        if layer == min(self.watch.layer, self.layers - 1):
-            self._one[layer] = (scores[:, -1], weights[:, -1])
+        self._one[layer] = scores[:, -1]
 
     def state(self, hidden: Tensor) -> None:
         """Take the first layer's output [n, width]."""
@@ -87,8 +89,7 @@ class Probe:
 
     def decoded(self) -> np.ndarray:
         """Attention entropy [layers, heads] of the query just decoded, in nats."""
-        scores, weights = (torch.stack([self._one[i][part] for i in range(self.layers)]) for part in (0, 1))
-        return entropy(scores, weights).cpu().numpy()
+        return entropy(torch.stack([self._one[i] for i in range(self.layers)])).cpu().numpy()
 
     def prefilled(self) -> tuple[np.ndarray, np.ndarray]:
         """Entropies [rows, layers, heads] of a chunk's sampled rows, and the number of keys [rows] each one saw."""
@@ -96,10 +97,10 @@ class Probe:
         assert self._attended is not None
         return stacked.cpu().numpy(), self._attended.cpu().numpy()
 
-    def logits(self, cache: FramedCache, chunk: Chunk, layer: int, head: int) -> Logits:
-        """The logits of one layer and head for the chunk's last row; both are clipped to what the model has."""
+    def logits(self, cache: FramedCache, layer: int, head: int) -> Logits:
+        """The logits of one layer and head for the last row read; both are clipped to what the model has."""
         layer, head = min(layer, self.layers - 1), min(head, self.heads - 1)
-        return by_distance(self._one[layer][0][head].float().cpu().numpy(), distances(cache, chunk), layer, head)
+        return by_distance(self._one[layer][head].float().cpu().numpy(), distances(cache), layer, head)
 
     def states(self, rows: list[int] | None = None) -> np.ndarray:
         """First-layer outputs [rows, width] as float16."""

@@ -1,0 +1,254 @@
+"""Prompt → prefill → decode loop → a `Step` a token → one `Finish`."""
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from backend import adapters
+from backend.cache import FramedCache
+from backend.capabilities import Capabilities
+from backend.choice import Choice, Chooser
+from backend.models import Models
+from backend.positions import Policy
+from backend.probes import Probe
+from backend.prompt import TextStream, end_ids, token_ids
+from backend.runner import Runner, runner
+from backend.settings import SIGNAL_METHODS, RunSettings, Watch
+from backend.signals import SignalContext
+from backend.signals.units import characters, in_tokens, length, words
+from backend.steps import Finish, Logits, Reading, Reason, Step
+
+CHUNK = 512
+FIRST_CHUNK = 2048
+
+
+class Control:
+    """A person's hand on a run that is under way; safe to use from any thread."""
+
+    def __init__(self) -> None:
+        self._stopped = threading.Event()
+        self._goal: int | None = None
+        self._watched: tuple[int, int] | None = None
+
+    def stop(self) -> None:
+        """End the run before its next token."""
+        self._stopped.set()
+
+    @property
+    def stopped(self) -> bool:
+        return self._stopped.is_set()
+
+    def retarget(self, goal: int) -> None:
+        """Another target, in the settings' unit, from the next token on. Raises ValueError below 1."""
+        if goal < 1:
+            raise ValueError("a target starts at 1: drag it up, or stop the run")
+        self._goal = int(goal)
+
+    def watch(self, layer: int, head: int) -> None:
+        """Another layer and head for the attention logits."""
+        self._watched = (max(0, int(layer)), max(0, int(head)))
+
+    def goal(self, settings: RunSettings) -> int:
+        """The target in force, in the settings' unit."""
+        return self._goal or settings.goal
+
+    def watched(self, watch: Watch) -> tuple[int, int]:
+        """The layer and head in force."""
+        return self._watched or (watch.layer, watch.head)
+
+
+class Lab:
+    """The laboratory: models, and runs on them. Safe to share between threads; runs do not see each other.
+
+    models: which models may be asked for; None takes the lab's own list.
+    """
+
+    def __init__(self, models: Models | None = None):
+        self.models = models or Models()
+
+    def capabilities(self, model: str = "embedded", precision: str = "bf16") -> Capabilities:
+        """What a model is and which controls it allows; loads it. Raises ModelError with a sentence."""
+        return self.models.load(model, precision).capabilities
+
+    def runner(self, settings: RunSettings) -> Runner:
+        """The forward pass these settings ask for, the method's adapter merged in. Raises ValueError with a sentence."""
+        adapter = self._adapter(settings)
+        loaded = self.models.load(settings.model, settings.precision, adapter.path if adapter else None)
+        _check(settings, loaded.capabilities)
+        return runner(loaded)
+
+    def stream(self, settings: RunSettings, control: Control | None = None) -> Iterator[Step | Finish]:
+        """Run; yields a `Step` a token and at last one `Finish`.
+
+        Settings that cannot run raise ValueError with a sentence that says what to do, before the first step.
+        """
+        adapter = self._adapter(settings)
+        loaded = self.models.load(settings.model, settings.precision, adapter.path if adapter else None)
+        _check(settings, loaded.capabilities)
+        ids = token_ids(settings, loaded.tokenizer)
+        run = _Run(
+            settings=settings,
+            control=control or Control(),
+            runner=runner(loaded),
+            ids=ids,
+            chooser=Chooser(settings, len(ids), end_ids(loaded)),
+            text=TextStream(loaded.tokenizer),
+        )
+        if adapter is not None:
+            adapter.check_width(loaded.capabilities.width)
+            run.signal = SignalContext(adapter.settings, [len(ids)], [run.goal() or 1])
+        yield from run.events()
+
+    @staticmethod
+    def _adapter(settings: RunSettings) -> adapters.Adapter | None:
+        if settings.method not in SIGNAL_METHODS:
+            return None
+        found = adapters.find(settings.method, settings.model)
+        if found is None:
+            raise ValueError(adapters.available(settings.model)[settings.method])
+        return found
+
+
+def _check(settings: RunSettings, capabilities: Capabilities) -> None:
+    asked = {
+        "pic": settings.pic in ("naive", "dynamic"),
+        "ntk": settings.pic == "ntk",
+        "window": settings.window is not None,
+        "signals": settings.method in SIGNAL_METHODS,
+    }
+    for control, reason in capabilities.unsupported.items():
+        if asked.get(control):
+            raise ValueError(reason)
+
+
+@dataclass
+class _Run:
+    """State of one run."""
+
+    settings: RunSettings
+    control: Control
+    runner: Runner
+    ids: Tensor
+    chooser: Chooser
+    text: TextStream
+    signal: SignalContext | None = None
+
+    def events(self) -> Iterator[Step | Finish]:
+        settings = self.settings
+        policy = Policy.of(settings)
+        cache = self.runner.cache(policy, len(self.ids) + settings.max_new_tokens)
+        probing = settings.watch.enabled and "probes" not in self.runner.capabilities.unsupported
+        probe = self.runner.probe(settings.watch) if probing else None
+        started = time.perf_counter()
+        logits, reading = self._prefill(cache, probe, started)
+        prefilled = time.perf_counter()
+        reason: Reason = "stopped"
+        read = self.ids.tolist()
+        while not self.control.stopped and logits is not None:
+            goal = self.goal()
+            choice = self.chooser.choose(logits, torch.tensor(read), goal)
+            if choice.token in self.chooser.ends:
+                reason = "eos"
+                break
+            read.append(choice.token)
+            yield self._step(choice, cache, probe, reading, goal, time.perf_counter() - prefilled)
+            reading = None
+            if len(self.text.tokens) >= settings.max_new_tokens:
+                reason = "cap"
+                break
+            if self.control.stopped:
+                break
+            if self.signal is not None:
+                self.signal.retarget(self.goal() or 1)
+            logits = self.runner.read(torch.tensor([choice.token]), cache, probe, self.signal)
+        yield self._finish(reason, cache, prefilled - started, time.perf_counter() - prefilled)
+
+    def goal(self) -> int | None:
+        """The target in force, in tokens."""
+        if not self.settings.steered:
+            return None
+        goal = self.control.goal(self.settings)
+        return in_tokens(goal, self.settings.unit, self.text.text, len(self.text.tokens))
+
+    def _prefill(self, cache: FramedCache, probe: Probe | None, started: float) -> tuple[Tensor | None, Reading | None]:
+        """Read the prompt, in chunks that a stop can end; logits of its last row, or None when stopped."""
+        whole = self.settings.prefill == "paper"
+        logits, seen = None, []
+        chunks = [self.ids] if whole or len(self.ids) <= FIRST_CHUNK else list(self.ids.split(CHUNK))
+        for ids in chunks:
+            if self.control.stopped:
+                return None, None
+            first = cache.length
+            logits = self.runner.read(ids, cache, probe, self.signal, whole)
+            if probe is not None:
+                rows = probe.sampled(len(ids))
+                seen.append((np.array(rows) + first, *probe.prefilled(), probe.states(rows)))
+        if probe is None:
+            return logits, None
+        positions, entropy, attended, states = (np.concatenate(part) for part in zip(*seen))
+        return logits, Reading(len(self.ids), time.perf_counter() - started, positions, entropy, attended, states)
+
+    def _step(
+        self, choice: Choice, cache: FramedCache, probe: Probe | None, reading: Reading | None,
+        goal: int | None, seconds: float,
+    ) -> Step:
+        text = self.text.add(choice.token)
+        index = len(self.text.tokens)
+        return Step(
+            index=index,
+            token=choice.token,
+            text=text,
+            p=choice.p,
+            p_eos=choice.p_end,
+            spread=choice.spread,
+            context=cache.length,
+            attended=_attended(cache),
+            goal=goal,
+            remaining=None if goal is None else goal - index,
+            seconds=seconds,
+            entropy=None if probe is None else reading.entropy[-1] if reading is not None else probe.decoded(),
+            state=None if probe is None else probe.states([-1])[0],
+            logits=None if probe is None else self._logits(cache, probe, index),
+            reading=reading,
+        )
+
+    def _logits(self, cache: FramedCache, probe: Probe, index: int) -> Logits | None:
+        if (index - 1) % self.settings.watch.every:
+            return None
+        return probe.logits(cache, *self.control.watched(self.settings.watch))
+
+    def _finish(self, reason: Reason, cache: FramedCache, prefill: float, decode: float) -> Finish:
+        settings, text, tokens = self.settings, self.text.text, len(self.text.tokens)
+        error = length(settings.unit, text, tokens) - self.control.goal(settings) if settings.steered else None
+        return Finish(
+            reason=reason,
+            text=text,
+            tokens=tokens,
+            words=words(text),
+            characters=characters(text),
+            error=error,
+            prompt_tokens=len(self.ids),
+            prefill_seconds=prefill,
+            decode_seconds=decode,
+            tokens_per_second=tokens / decode if decode > 0 else 0.0,
+            cache_bytes=cache.bytes,
+            notes=self._notes(),
+        )
+
+    def _notes(self) -> tuple[str, ...]:
+        trained = self.runner.capabilities.training_length
+        total = len(self.ids) + len(self.text.tokens)
+        if trained and total > trained:
+            return (f"{total:,} tokens are beyond the model's training length of {trained:,}",)
+        return ()
+
+
+def _attended(cache: FramedCache) -> int:
+    """Keys the last query read saw."""
+    return sum(max(0, int(hi) - int(lo)) for lo, hi, _ in cache.policy.segments(cache.length - 1))

@@ -1,0 +1,114 @@
+"""One loaded model, ready to read chunks of one sequence into a framed cache."""
+from __future__ import annotations
+
+import threading
+from weakref import WeakKeyDictionary
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from backend.attention import Frame, framed
+from backend.cache import FramedCache, Shape
+from backend.families import attach
+from backend.fused import Fused, fits
+from backend.models import Loaded
+from backend.positions import Policy, Rope
+from backend.probes import Probe
+from backend.signals import SignalContext, add_signal
+
+
+class Runner:
+    """Runs a model's forward pass under any position policy; holds nothing of a run, so runs may share it.
+
+    exact: through transformers' own modules and kernels, equal to them bit for bit under the plain policy; else fused
+    where the model allows it.
+    """
+
+    def __init__(self, loaded: Loaded, exact: bool = False):
+        self.model: PreTrainedModel = attach(loaded.model)
+        self.capabilities = loaded.capabilities
+        int8 = loaded.capabilities.precision == "int8" and self.model.device.type == "cpu"
+        fused = fits(self.model) and not exact
+        if int8 and not fused:
+            raise ValueError("int8 on the CPU needs a model of the Llama, Mistral or Qwen families: choose bf16")
+        self.fused = Fused(self.model, int8) if fused else None
+        self.exact = exact
+
+    def cache(self, policy: Policy, room: int = 256) -> FramedCache:
+        """An empty cache for one sequence, with room for that many tokens before it grows."""
+        about = self.capabilities
+        shape = Shape(about.layers, about.kv_heads, about.head_dim, self.model.dtype, self.model.device)
+        rope = None if about.position == "alibi" else Rope.of(self.model.config, policy.base_factor)
+        return FramedCache(shape, policy, rope, room, columns=self.fused is not None)
+
+    def probe(self, watch) -> Probe:
+        """A probe fitted to the model."""
+        return Probe(self.capabilities.layers, self.capabilities.heads, watch)
+
+    @torch.inference_mode()
+    def read(
+        self,
+        tokens: Tensor,
+        cache: FramedCache,
+        probe: Probe | None = None,
+        signal: SignalContext | None = None,
+        whole_prompt: bool = False,
+        every_row: bool = False,
+    ) -> Tensor:
+        """Read token ids [n] after what the cache holds; next-token logits [vocabulary] of the last row in float32.
+
+        signal: adds its length signal and moves on by n. whole_prompt: one frame for all n (004's own prefill).
+        every_row: logits [n, vocabulary] of all rows instead.
+        """
+        embeds = F.embedding(tokens, self.model.get_input_embeddings().weight)
+        if signal is not None:
+            embeds = add_signal(embeds[None], signal)[0]
+            signal.offset += len(tokens)
+        cache.begin(len(tokens), whole_prompt)
+        logits = self._forward(embeds, cache, probe, every_row)
+        cache.end()
+        return logits.float() if every_row else logits[-1].float()
+
+    def _forward(self, embeds: Tensor, cache: FramedCache, probe: Probe | None, every_row: bool) -> Tensor:
+        if self.fused is not None:
+            hidden = self.fused.hidden(embeds, cache, probe)
+            return self.fused.logits(hidden if every_row else hidden[-1:])
+        with framed(Frame([cache], [0], probe, self.exact)):
+            kept = 0 if every_row else 1
+            return self.model(inputs_embeds=embeds[None], use_cache=False, logits_to_keep=kept).logits[0]
+
+    @torch.inference_mode()
+    def read_batch(
+        self, tokens: Tensor, padding: list[int], caches: list[FramedCache], signal: SignalContext | None = None
+    ) -> Tensor:
+        """Read a batch of token ids [b, n], left-padded by padding[b] tokens; last rows' logits [b, vocabulary].
+
+        Each row has a cache, and with it a policy, of its own; padding is never cached. After the first call the
+        padding is 0. Runs through transformers' modules.
+        """
+        embeds = F.embedding(tokens, self.model.get_input_embeddings().weight)
+        if signal is not None:
+            embeds = add_signal(embeds, signal)
+            signal.offset += tokens.shape[1]
+        for cache, pad in zip(caches, padding, strict=True):
+            cache.begin(tokens.shape[1] - pad)
+        with framed(Frame(caches, padding, None, self.exact)):
+            logits = self.model(inputs_embeds=embeds, use_cache=False, logits_to_keep=1).logits[:, -1]
+        for cache in caches:
+            cache.end()
+        return logits.float()
+
+
+_runners: WeakKeyDictionary[PreTrainedModel, Runner] = WeakKeyDictionary()
+_making = threading.Lock()
+
+
+def runner(loaded: Loaded) -> Runner:
+    """The runner of a loaded model, made once; its packed weights go when the model goes."""
+    with _making:
+        found = _runners.get(loaded.model)
+        if found is None or found.capabilities.precision != loaded.capabilities.precision:
+            found = _runners[loaded.model] = Runner(loaded)
+        return found

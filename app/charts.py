@@ -1,0 +1,466 @@
+"""Runs and policies as charts: pure functions to Plotly data and layout, with the same facts in words and in a table.
+
+Colours are names ("@c1", "@ink/0.2") that `resolve` or the page turns into the light or the dark palette (Okabe–Ito
+for series, viridis and cividis for scales), so that one chart serves both themes.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import orjson
+from sklearn.decomposition import PCA
+
+from app.series import Series, pick, sample
+from backend.positions.policy import Policy
+from backend.settings import RunSettings
+
+POINTS = 160
+STATES = 360
+MASK_CELLS = 72
+LAYERS = 9
+
+VIRIDIS = ("#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#5ec962", "#addc30", "#fde725")
+CIVIDIS = ("#00224e", "#123570", "#3b496c", "#575d6d", "#707173", "#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838")
+
+PALETTES: dict[str, dict[str, str]] = {
+    "light": {
+        "ink": "#1b2430", "muted": "#66717f", "grid": "#e6eaef", "paper": "#ffffff", "none": "#f4f6f8",
+        "c1": "#0072b2", "c2": "#d55e00", "c3": "#009e73", "c4": "#b4568a", "old": "#98a2ae",
+    },
+    "dark": {
+        "ink": "#e8edf3", "muted": "#93a0ae", "grid": "#29323d", "paper": "#151b23", "none": "#1c242e",
+        "c1": "#56b4e9", "c2": "#e69f00", "c3": "#2fc79a", "c4": "#dd92bb", "old": "#6c7885",
+    },
+}
+# The darkest steps of a scale vanish on a dark page, the lightest on a light one.
+for _theme, _skip in (("light", 0), ("dark", 2)):
+    PALETTES[_theme] |= {f"layer{i}": colour for i, colour in enumerate(VIRIDIS[_skip : _skip + 7])}
+    PALETTES[_theme] |= {f"place{i}": colour for i, colour in enumerate(CIVIDIS[_skip : _skip + 8])}
+SERIES_COLOURS = ("@c1", "@c2", "@c3", "@c4")
+LAYER_SCALE = [[i / 6, f"@layer{i}"] for i in range(7)]
+PLACE_SCALE = [[i / 7, f"@place{i}"] for i in range(8)]
+
+
+@dataclass
+class Chart:
+    """data, layout: Plotly's, with colour names. summary: one or two sentences. columns, rows: the same as a table."""
+
+    data: list[dict[str, Any]]
+    layout: dict[str, Any]
+    summary: str
+    columns: tuple[str, ...] = ()
+    rows: list[list[Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Past:
+    """What the length chart remembers of an earlier run of the same visitor."""
+
+    label: str
+    unit: str
+    tokens: int
+    produced: int
+    error: int | None
+
+
+def encode(chart: Chart, run: int | str = 0, frame: int = 0) -> str:
+    """JSON for the page. A change of `run` lets the page forget the reader's zoom; `frame` counts within a run."""
+    payload = {
+        "run": str(run), "frame": frame, "data": chart.data, "layout": chart.layout,
+        "summary": chart.summary, "columns": chart.columns, "rows": chart.rows,
+    }
+    return orjson.dumps(payload, default=np.ndarray.tolist, option=orjson.OPT_SERIALIZE_NUMPY).decode()
+
+
+def resolve(value: Any, theme: str) -> Any:
+    """`value` with every colour name replaced by the theme's colour; "@ink/0.2" is the colour at 20 % opacity."""
+    if isinstance(value, str) and value.startswith("@"):
+        name, _, opacity = value[1:].partition("/")
+        colour = PALETTES[theme][name]
+        if not opacity:
+            return colour
+        red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+        return f"rgba({red},{green},{blue},{opacity})"
+    if isinstance(value, dict):
+        return {key: resolve(item, theme) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [resolve(item, theme) for item in value]
+    return value
+
+
+def figure(chart: Chart, theme: str = "light") -> Any:
+    """A plotly.graph_objects.Figure of the chart, for notebooks and files."""
+    import plotly.graph_objects as go
+
+    colours = PALETTES[theme]
+    return go.Figure(resolve(chart.data, theme), resolve(chart.layout, theme)).update_layout(
+        paper_bgcolor=colours["paper"], plot_bgcolor=colours["paper"], font_color=colours["ink"]
+    )
+
+
+def length(series: Series, history: Sequence[Past] = ()) -> Chart:
+    """(a) Produced against target, p(EOS) and the stop it predicts, the error, and where earlier runs ended."""
+    at = sample(len(series), POINTS)
+    x, produced, target = at + 1, pick(series.produced, at), pick(series.target, at)
+    unit = series.settings.unit
+    data = [
+        _line(x, _round(pick(series.p_eos, at), 7), "@c2", "p(end)", width=1.2, yaxis="y2", hover="%{y:.2%}"),
+        _line(x, produced, "@c1", f"{unit} produced", width=2.6),
+    ]
+    if np.isfinite(target).any():
+        data.append(_line(x, target, "@ink", "target", width=1.4, dash="dash", shape="hv"))
+    past = [run for run in history if run.unit == unit]
+    if past:
+        data.append(_past_points(past))
+    layout = _layout("tokens generated", unit)
+    layout["yaxis"]["rangemode"] = "tozero"
+    layout["yaxis2"] = {
+        "overlaying": "y", "side": "right", "type": "log", "range": [-6, 0.08], "showgrid": False, "fixedrange": True,
+        "tickvals": [1e-4, 1e-2, 1], "ticktext": ["0.01%", "1%", "100%"], "color": "@c2",
+        "title": {"text": "p(end)", "standoff": 4}, "automargin": True,
+    }
+    stop = series.predicted_stop() if series.finish is None else None
+    if stop is not None and stop <= series.settings.max_new_tokens:
+        _mark_x(layout, stop, "@c2", f"ends ≈ {stop:.0f}")
+    if len(at) and np.isfinite(target[-1]):
+        layout["annotations"].append(_note(0.01, 0.98, _error_words(series), "left"))
+    return Chart(data, layout, _length_summary(series, stop), ("token", unit, "target", "p(end)"), _rows(
+        x, produced, target, pick(series.p_eos, at)
+    ))
+
+
+def entropy(series: Series) -> Chart:
+    """(b) Attention entropy, mean over heads, of some layers against context length, under its ceiling ln(attended)."""
+    layout = _layout("tokens read", "nats")
+    layers = _layers_of(series)
+    if not layers:
+        return Chart([], _empty(layout, "entropy appears while the model writes"), "No attention entropy was recorded.")
+    context, ceiling, values = _entropy_table(series)
+    watched = min(series.settings.watch.layer, layers - 1)
+    shown = sorted({int(i) for i in np.linspace(0, layers - 1, min(LAYERS, layers)).round()} | {watched})
+    data = [_line(context, ceiling, "@ink", "ceiling ln(attended)", width=1.4, dash="dash")]
+    for layer in shown:
+        colour = _layer_colour(layer / max(1, layers - 1))
+        data.append(_line(context, values[:, layer], colour, f"layer {layer}", width=3 if layer == watched else 1.3))
+    data.append(_layer_scale(layers))
+    layout["yaxis"]["rangemode"] = "tozero"
+    if series.reading is not None and len(series):
+        _mark_x(layout, series.reading.tokens, "@muted", "prompt | response")
+    last = values[-1]
+    share = float(np.mean(last) / ceiling[-1]) if ceiling[-1] > 0 else 0.0
+    summary = (
+        f"Mean attention entropy {np.mean(last):.2f} nats of a ceiling of {ceiling[-1]:.2f} ({share:.0%}) at "
+        f"{int(context[-1])} tokens; sharpest layer {int(np.argmin(last))} ({np.min(last):.2f}), "
+        f"most spread layer {int(np.argmax(last))} ({np.max(last):.2f})."
+    )
+    rows = _rows(context, ceiling, *(values[:, layer] for layer in shown))
+    return Chart(data, layout, summary, ("tokens read", "ceiling", *(f"layer {i}" for i in shown)), rows)
+
+
+def logits(series: Series, training_length: int | None = None) -> Chart:
+    """(c) Pre-softmax attention logits of the watched layer and head against perceived distance."""
+    layout = _layout("perceived distance in tokens", "logit")
+    recorded = series.logits
+    if recorded is None:
+        return Chart([], _empty(layout, "logits appear while the model writes"), "No attention logits were recorded.")
+    x, mean = np.maximum(recorded.distance, 0.5), _round(recorded.mean, 3)
+    band_x = np.concatenate([x, x[::-1]])
+    band_y = _round(np.concatenate([recorded.high, recorded.low[::-1]]), 3)
+    band = {
+        "type": "scatter", "x": _round(band_x, 2), "y": band_y, "fill": "toself", "fillcolor": "@c1/0.16",
+        "line": {"width": 0}, "hoverinfo": "skip", "name": "lowest to highest", "mode": "lines",
+    }
+    line = _line(_round(x, 2), mean, "@c1", f"layer {recorded.layer}, head {recorded.head}", width=2.2, mode="lines+markers")
+    cap = Policy.of(series.settings).limit
+    top = max([float(x.max()), training_length or 1, cap if math.isfinite(cap) else 1])
+    ticks = [0.5, *(10**k for k in range(int(math.log10(top)) + 1))]
+    layout["xaxis"] |= {
+        "type": "log", "tickvals": ticks, "ticktext": ["0", *(f"{int(t):,}" for t in ticks[1:])],
+        "range": [math.log10(0.4), math.log10(top * 1.6)],
+    }
+    if training_length:
+        _mark_x(layout, training_length, "@muted", f"trained {training_length:,}", log=True)
+    if math.isfinite(cap):
+        _mark_x(layout, cap, "@c2", f"cap {cap:,.0f}", log=True, low=True)
+    layout["annotations"].append(_note(0.01, 0.98, f"layer {recorded.layer} · head {recorded.head}", "left"))
+    near, far = recorded.mean[0], recorded.mean[-1]
+    summary = (
+        f"Layer {recorded.layer}, head {recorded.head}: mean logit {near:.2f} for the nearest keys and {far:.2f} for the "
+        f"farthest, at a perceived distance of {recorded.distance[-1]:.0f}."
+    )
+    rows = _rows(recorded.distance, recorded.mean, recorded.low, recorded.high)
+    return Chart([band, line], layout, summary, ("perceived distance", "mean", "lowest", "highest"), rows)
+
+
+def states(series: Series) -> Chart:
+    """(d) The first two principal components of the first layer's states, coloured by position (002 fig. 1)."""
+    layout = _layout("first component", "second component")
+    positions, vectors, prompt = _states_table(series)
+    if len(vectors) < 3:
+        return Chart([], _empty(layout, "states appear while the model writes"), "Too few states were recorded for a PCA.")
+    model = PCA(n_components=2, svd_solver="covariance_eigh")
+    points = _round(model.fit_transform(vectors), 3)
+    colours = {"cmin": 0, "cmax": int(positions.max()), "colorscale": PLACE_SCALE}
+    bar = {"thickness": 6, "outlinewidth": 0, "len": 0.9, "title": {"text": "position", "side": "right"}, "nticks": 4}
+    data = [
+        _points(points[mask], positions[mask], name, symbol, colours | ({"colorbar": bar} if showbar else {}))
+        for name, mask, symbol, showbar in (("prompt", prompt, "circle", True), ("response", ~prompt, "diamond", False))
+        if mask.any() or showbar
+    ]
+    layout["hovermode"] = "closest"
+    first, second = model.explained_variance_ratio_
+    layout["annotations"].append(_note(0.01, 0.98, "● prompt   ◆ response", "left"))
+    summary = (
+        f"{len(vectors)} first-layer states; the two components hold {first:.0%} and {second:.0%} of their variance."
+    )
+    order = np.argsort(positions)
+    rows = _rows(positions[order], points[order, 0], points[order, 1])
+    return Chart(data, layout, summary, ("position", "first component", "second component"), rows)
+
+
+def positions(settings: RunSettings, tokens: int) -> Chart:
+    """(e) The distance at which the last of `tokens` tokens perceives each earlier one, against the true distance."""
+    policy = Policy.of(settings)
+    true = np.unique(np.concatenate([sample(tokens, POINTS), np.arange(min(tokens, 24))]))
+    perceived = policy.distance(np.array([tokens - 1]), tokens - 1 - true)[0]
+    hidden = np.isnan(perceived)
+    layout = _layout("true distance in tokens", "perceived distance")
+    layout["xaxis"]["range"], layout["yaxis"]["rangemode"] = [0, tokens * 1.02], "tozero"
+    for low, high in _runs_of(true[hidden], true):
+        layout["shapes"].append(_band(low, high, "@ink/0.06"))
+        layout["annotations"].append(_note((low + high) / 2, 0.5, "not seen", "center", xref="x"))
+    data = [
+        _line(np.array([0, tokens]), np.array([0, tokens]), "@muted", "as it is", width=1, dash="dot"),
+        _line(true, _round(perceived, 2), "@c1", "perceived", width=2.6),
+    ]
+    if math.isfinite(policy.limit):
+        layout["shapes"].append(_level(policy.limit, "@c2"))
+        layout["annotations"].append(_note(0.99, policy.limit, f"cap {policy.limit:,.0f}", "right", yref="y"))
+    summary = _policy_words(settings, policy, tokens, int(np.sum(~np.isnan(_last_row(policy, tokens)))))
+    return Chart(data, layout, summary, ("true distance", "perceived distance"), _rows(true, perceived))
+
+
+def mask(settings: RunSettings, tokens: int) -> Chart:
+    """(f) Which earlier token (across) each token (down) sees, and how far away it seems; empty where it sees nothing."""
+    policy = Policy.of(settings)
+    at = np.unique(np.linspace(0, tokens - 1, min(MASK_CELLS, tokens)).astype(np.int64))
+    distance = np.where(at[None, :] <= at[:, None], policy.distance(at, at), np.nan)
+    seen = ~np.isnan(distance)
+    heat = {
+        "type": "heatmap", "x": at, "y": at, "z": _round(distance, 1), "colorscale": [[1 - at, colour] for at, colour in reversed(PLACE_SCALE)], "hoverongaps": False,
+        "zmin": 0, "colorbar": {"thickness": 6, "outlinewidth": 0, "len": 0.9, "nticks": 4,
+                                "title": {"text": "perceived distance", "side": "right"}},
+        "hovertemplate": "token %{y} sees token %{x}<br>at a distance of %{z:,.0f}<extra></extra>",
+    }
+    layout = _layout("key: the token looked at", "query")
+    layout["hovermode"] = "closest"
+    layout["yaxis"] |= {"autorange": "reversed", "showgrid": False}
+    layout["xaxis"]["showgrid"] = False
+    causal = len(at) * (len(at) + 1) / 2
+    share = float(seen.sum() / causal)
+    far = float(np.nanmax(distance))
+    summary = f"Of all pairs a causal model could use among {tokens:,} tokens, {share:.0%} are seen; the largest perceived distance is {far:,.0f}."
+    chosen = at[sample(len(at), 10)]
+    rows = [[int(t), int(np.sum(~np.isnan(policy.distance(np.array([t]), np.arange(t + 1)))))] for t in chosen]
+    return Chart([heat], layout, summary, ("token", "tokens it sees"), rows)
+
+
+def preview_tokens(settings: RunSettings) -> int:
+    """A context length worth previewing: the prompt (about 4 characters a token) and all it may write, Λ's window shown whole."""
+    prompt = len(settings.prompt) // 4 + 32
+    wanted = prompt + settings.max_new_tokens
+    if settings.window is not None:
+        wanted = max(wanted, int(1.5 * (settings.window + settings.sinks)))
+    return int(np.clip(wanted, 64, 200_000))
+
+
+def _layout(x: str, y: str) -> dict[str, Any]:
+    axis = {"gridcolor": "@grid", "zeroline": False, "linecolor": "@grid", "ticks": "", "automargin": True, "nticks": 6}
+    return {
+        "margin": {"l": 44, "r": 14, "t": 8, "b": 36},
+        "xaxis": {**axis, "title": {"text": x, "standoff": 6}},
+        "yaxis": {**axis, "title": {"text": y, "standoff": 6}},
+        "showlegend": False, "hovermode": "x unified", "shapes": [], "annotations": [],
+    }
+
+
+def _empty(layout: dict[str, Any], words: str) -> dict[str, Any]:
+    layout["annotations"].append(_note(0.5, 0.5, words, "center"))
+    for axis in ("xaxis", "yaxis"):
+        layout[axis] |= {"showticklabels": False, "showgrid": False}
+    return layout
+
+
+def _line(x, y, colour: str, name: str, width: float = 2, dash: str = "solid", yaxis: str = "y", shape: str = "linear",
+          mode: str = "lines", hover: str = "%{y:,.4~g}") -> dict[str, Any]:
+    return {
+        "type": "scatter", "mode": mode, "x": x, "y": y, "name": name, "yaxis": yaxis, "marker": {"size": 4},
+        "line": {"color": colour, "width": width, "dash": dash, "shape": shape}, "hovertemplate": hover,
+    }
+
+
+def _points(points: np.ndarray, positions: np.ndarray, name: str, symbol: str, colours: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "scatter", "mode": "markers", "x": points[:, 0], "y": points[:, 1], "name": name, "customdata": positions,
+        "marker": {"size": 6, "symbol": symbol, "color": positions, "showscale": "colorbar" in colours,
+                   "line": {"width": 0.5, "color": "@paper"}, **colours},
+        "hovertemplate": f"{name}, position %{{customdata}}<extra></extra>",
+    }
+
+
+def _past_points(past: Sequence[Past]) -> dict[str, Any]:
+    return {
+        "type": "scatter", "mode": "markers", "name": "earlier runs",
+        "x": [run.tokens for run in past], "y": [run.produced for run in past],
+        "marker": {"size": 8, "symbol": "circle-open", "color": "@old", "line": {"width": 1.6, "color": "@old"}},
+        "text": [run.label + ("" if run.error is None else f", error {signed(run.error)}") for run in past],
+        "hovertemplate": "%{text}<extra>earlier run</extra>",
+    }
+
+
+def _layer_scale(layers: int) -> dict[str, Any]:
+    return {
+        "type": "scatter", "mode": "markers", "x": [None], "y": [None], "hoverinfo": "skip",
+        "marker": {"color": [0], "cmin": 0, "cmax": layers - 1, "colorscale": LAYER_SCALE, "showscale": True,
+                   "colorbar": {"thickness": 6, "outlinewidth": 0, "len": 0.9, "nticks": 4,
+                                "title": {"text": "layer", "side": "right"}}},
+    }
+
+
+def _note(x: float, y: float, text: str, anchor: str, xref: str = "paper", yref: str = "paper") -> dict[str, Any]:
+    return {
+        "x": x, "y": y, "xref": xref, "yref": yref, "text": text, "showarrow": False, "xanchor": anchor,
+        "yanchor": "top" if yref == "paper" and y > 0.9 else "bottom" if yref == "y" else "middle",
+        "font": {"size": 11, "color": "@muted"},
+    }
+
+
+def _mark_x(layout: dict[str, Any], x: float, colour: str, words: str, log: bool = False, low: bool = False) -> None:
+    layout["shapes"].append({
+        "type": "line", "xref": "x", "yref": "paper", "x0": x, "x1": x, "y0": 0, "y1": 1,
+        "line": {"color": colour, "width": 1.2, "dash": "dot"},
+    })
+    note = _note(math.log10(x) if log else x, 0.02 if low else 0.12, words, "right", xref="x")
+    layout["annotations"].append(note | {"yanchor": "bottom", "xshift": -3, "font": {"size": 11, "color": colour}})
+
+
+def _level(y: float, colour: str) -> dict[str, Any]:
+    return {"type": "line", "xref": "paper", "yref": "y", "x0": 0, "x1": 1, "y0": y, "y1": y,
+            "line": {"color": colour, "width": 1.2, "dash": "dot"}}
+
+
+def _band(low: float, high: float, colour: str) -> dict[str, Any]:
+    return {"type": "rect", "xref": "x", "yref": "paper", "x0": low, "x1": high, "y0": 0, "y1": 1,
+            "fillcolor": colour, "line": {"width": 0}, "layer": "below"}
+
+
+def _runs_of(chosen: np.ndarray, among: np.ndarray) -> list[tuple[int, int]]:
+    """First and last of every unbroken stretch of `chosen` within the sorted `among`."""
+    if not len(chosen):
+        return []
+    places = np.searchsorted(among, chosen)
+    breaks = np.flatnonzero(np.diff(places) > 1) + 1
+    return [(int(part[0]), int(part[-1])) for part in np.split(chosen, breaks)]
+
+
+def _last_row(policy: Policy, tokens: int) -> np.ndarray:
+    return policy.distance(np.array([tokens - 1]), np.arange(tokens))[0]
+
+
+def _layers_of(series: Series) -> int:
+    if series.entropy:
+        return len(series.entropy[0])
+    return series.reading.entropy.shape[1] if series.reading is not None and series.reading.entropy.size else 0
+
+
+def _entropy_table(series: Series) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Context [k], ceiling [k] and entropy meaned over heads [k, layers], the prompt's rows first."""
+    at = sample(len(series.entropy), POINTS)
+    context, attended = pick(series.context, at), pick(series.attended, at)
+    values = np.array([series.entropy[i].mean(axis=1) for i in at]).reshape(len(at), -1)
+    reading = series.reading
+    if reading is not None and reading.entropy.size:
+        context = np.concatenate([reading.positions + 1, context])
+        attended = np.concatenate([reading.attended, attended])
+        prompt = reading.entropy.mean(axis=2)
+        values = np.concatenate([prompt, values]) if len(at) else prompt
+    return context, _round(np.log(np.maximum(attended, 1)), 3), _round(values, 3)
+
+
+def _states_table(series: Series) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Positions [k], states [k, d] (float32) and whether each belongs to the prompt [k]."""
+    at = sample(len(series.states), STATES // 2)
+    positions = pick(series.context, at).astype(np.int64)
+    vectors = np.array([series.states[i] for i in at], dtype=np.float32).reshape(len(at), -1)
+    reading = series.reading
+    if reading is None or not reading.states.size:
+        return positions, vectors, np.zeros(len(at), dtype=bool)
+    rows = sample(len(reading.positions), STATES // 2)
+    prompt = reading.states[rows].astype(np.float32)
+    positions = np.concatenate([reading.positions[rows], positions])
+    vectors = np.concatenate([prompt, vectors]) if len(at) else prompt
+    return positions, vectors, np.arange(len(positions)) < len(rows)
+
+
+def _rows(*columns: np.ndarray) -> list[list[Any]]:
+    """At most about 12 rows of the columns, for reading: four significant digits, empty where nothing is known."""
+    at = sample(len(columns[0]), 12)
+    return [[_cell(column[i]) for column in columns] for i in at]
+
+
+def _cell(value: float) -> float | int | str:
+    if not np.isfinite(value):
+        return ""
+    return int(value) if float(value).is_integer() else float(f"{value:.4g}")
+
+
+def _round(values: np.ndarray, digits: int) -> np.ndarray:
+    """Rounded, so that the JSON stays short."""
+    return np.round(np.asarray(values, dtype=np.float64), digits)
+
+
+def _layer_colour(depth: float) -> str:
+    return f"@layer{round(depth * 6)}"
+
+
+def signed(number: int) -> str:
+    """+3, −2 or ±0."""
+    return "±0" if number == 0 else f"{'+' if number > 0 else '−'}{abs(number):,}"
+
+
+def _error_words(series: Series) -> str:
+    error, unit = series.error, series.settings.unit
+    if error is None:
+        return ""
+    if series.finish is not None:
+        return f"<b>{signed(error)}</b> {unit} at the end"
+    return f"{-error:,} {unit} to go" if error < 0 else f"{signed(error)} {unit}"
+
+
+def _length_summary(series: Series, stop: float | None) -> str:
+    if not len(series):
+        return "Nothing has been generated yet."
+    unit, error = series.settings.unit, series.error
+    words = f"{series.produced[-1]:,} {unit} produced"
+    if error is not None:
+        words += f", target {series.target[-1]:,}, error {signed(error)}"
+    if series.finish is None and stop is not None:
+        words += f"; p(end) is {series.p_eos[-1]:.2%}, which points to an end near token {stop:,.0f}"
+    return words + "."
+
+
+def _policy_words(settings: RunSettings, policy: Policy, tokens: int, seen: int) -> str:
+    if policy.kind == "ntk":
+        kind = f"NTK leaves distances as they are and slows the rotation: RoPE base × {policy.ratio:g}"
+    else:
+        kind = {
+            "none": "Distances are left as they are",
+            "naive": f"Every distance is divided by {policy.ratio:g}",
+            "dynamic": f"The middle is squeezed by {policy.ratio:g}, the first {policy.initial} and last {policy.recent} tokens are not",
+        }[policy.kind]
+    view = f"the last of {tokens:,} tokens sees {seen:,} of them"
+    return f"{kind}; {view}."

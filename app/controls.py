@@ -1,0 +1,177 @@
+"""The form of a run's settings: its components, and the way between their values and RunSettings."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import gradio as gr
+
+from app import live
+from app.share import flat, settings_of
+from backend.capabilities import Capabilities
+from backend.settings import LIMIT_METHODS, RunSettings
+
+DEFAULT_PROMPT = "Why is the sky blue, and why does it turn red in the evening?"
+PROMPTS = {
+    "Blue sky": DEFAULT_PROMPT,
+    "A short story": "Write a short story about a lighthouse keeper who collects clouds.",
+    "Bicycles": "Explain to a child how a bicycle stays upright.",
+    "Five tips": "List five ways to save water at home, with one sentence for each.",
+}
+METHODS = {
+    "none": ("Free", "The model ends when it likes; only the cap holds."),
+    "prompted": ("Asked", "The target is written into the prompt."),
+    "exp_decay": ("Decay", "The end token is favoured more and more past the target."),
+    "ldpe": ("LDPE", "A countdown over prompt and response, added to the token embeddings."),
+    "orpe": ("ORPE", "A countdown over the response alone, added to the token embeddings."),
+    "lrpe": ("LRPE", "Positions whose wavelengths depend on the target."),
+    "pre": ("PRE", "The share of the target written so far, as an impulse in the embeddings."),
+    "mnt_ldpe": ("MNT++ LDPE", "A limit that is not to be passed, by LDPE."),
+    "mnt_orpe": ("MNT++ ORPE", "A limit that is not to be passed, by ORPE."),
+}
+PICS = {
+    "none": ("Plain", "Every distance is what it is."),
+    "naive": ("Naive", "Every position divided by the ratio."),
+    "ntk": ("NTK", "The rotation slowed by the ratio on RoPE's base."),
+    "dynamic": ("Dynamic", "Only the middle is compressed; start and recent tokens keep their distance."),
+}
+PRECISIONS = {"bf16": ("bf16", ""), "fp32": ("fp32", ""), "int8": ("int8", "Weights in 8 bits."), "4bit": ("4-bit", "Weights in 4 bits.")}
+ON, OFF, CUSTOM = "on", "off", "number"
+
+
+@dataclass
+class Form:
+    """Components by name, in a fixed order that every event shares."""
+
+    parts: dict[str, Any]
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.__dict__["parts"][name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    @property
+    def inputs(self) -> list[Any]:
+        """The components, in the order of the values that `settings` takes."""
+        return list(self.parts.values())
+
+    def settings(self, values: Sequence[Any]) -> RunSettings:
+        """The run that the values ask for; ValueError with a sentence where they make none."""
+        chosen = dict(zip(self.parts, values, strict=True))
+        empty = [name for name, value in chosen.items() if value is None]
+        if empty:
+            raise ValueError(f"{empty[0].replace('_', ' ')} is empty: give a number, or press Reset")
+        window, limit, cap = chosen.pop("windowed"), chosen.pop("limit_kind"), chosen.pop("limit_number")
+        if not window:
+            chosen["window"] = None
+        return settings_of(chosen | {"distance_limit": int(cap) if limit == CUSTOM else limit})
+
+    def values(self, given: RunSettings | Mapping[str, Any]) -> list[Any]:
+        """Values that show the settings; a mapping may name only some, the rest take their defaults."""
+        plain = flat(RunSettings(prompt=DEFAULT_PROMPT))
+        chosen = flat(given) if isinstance(given, RunSettings) else plain | dict(given)
+        window, limit = chosen["window"], chosen["distance_limit"]
+        shown = chosen | {
+            "windowed": window is not None,
+            "window": window or 512,
+            "limit_kind": limit if isinstance(limit, str) else CUSTOM,
+            "limit_number": limit if isinstance(limit, int) else 512,
+        }
+        return [shown[name] for name in self.parts]
+
+    @property
+    def policy(self) -> list[Any]:
+        """The components that decide the position policy, and with it the previews."""
+        names = ("prompt", "max_new_tokens", "pic", "ratio", "initial", "recent", "reading", "prefill",
+                 "windowed", "window", "sinks", "limit_kind", "limit_number")
+        return [self.parts[name] for name in names]
+
+
+def build(prompt: gr.Textbox, models: Sequence[str], missing: Mapping[str, str | None]) -> Form:
+    """Makes the form around `prompt` in the current Gradio context. missing: why a length method
+    cannot be used, or None where it can."""
+    parts: dict[str, Any] = {"prompt": prompt}
+    with gr.Column(elem_classes=["ll-panel"]):
+        live.heading("Length", "how much it writes")
+        parts["method"] = live.choice("method", "Method", method_options(missing), "none")
+        with gr.Row():
+            parts["target"] = gr.Slider(1, 1000, 100, step=1, label="Target", elem_id="target", scale=3)
+            parts["unit"] = gr.Dropdown(["tokens", "words", "characters"], value="tokens", label="Unit", scale=1, min_width=110)
+        parts["limit"] = gr.Slider(1, 1000, 200, step=1, label="Limit of MNT++, in tokens", visible=any(not missing.get(name) for name in LIMIT_METHODS))
+        parts["max_new_tokens"] = gr.Slider(1, 4096, 256, step=1, label="Cap on new tokens", elem_id="cap")
+    with gr.Column(elem_classes=["ll-panel"]):
+        live.heading("Position", "how far apart tokens seem")
+        parts["pic"] = live.choice("pic", "Compression", pic_options(None), "none")
+        parts["ratio"] = gr.Slider(0.1, 64, 1, step=0.05, label="Ratio", info="above 1 compresses, below 1 stretches", elem_id="ratio")
+        with gr.Column(elem_classes=["adv"]):
+            parts["initial"] = gr.Slider(0, 1024, 4, step=1, label="Initial tokens left alone", elem_id="initial")
+            parts["recent"] = gr.Slider(1, 4096, 200, step=1, label="Recent tokens left alone", elem_id="recent")
+            parts["reading"] = gr.Radio(["contiguous", "literal"], value="contiguous", label="Reading of equation 9")
+            parts["prefill"] = gr.Radio([("each row its own frame", "row_exact"), ("one frame for the prompt", "paper")],
+                                        value="row_exact", label="Frames of the prompt")
+    with gr.Column(elem_classes=["ll-panel"]):
+        live.heading("Λ window", "how far it sees")
+        parts["windowed"] = gr.Checkbox(False, label="Read through a Λ window", elem_id="windowed")
+        parts["window"] = gr.Slider(1, 16384, 512, step=1, label="Window, in tokens", elem_id="window")
+        with gr.Column(elem_classes=["adv"]):
+            parts["sinks"] = gr.Slider(0, 256, 10, step=1, label="Sinks: first tokens always seen", elem_id="sinks")
+            parts["limit_kind"] = gr.Radio([("window", "window"), ("off", "off"), ("number", CUSTOM)], value="window", label="Distance limit")
+            parts["limit_number"] = gr.Number(512, label="Limit, where it is a number", precision=0, minimum=1)
+    with gr.Column(elem_classes=["ll-panel"]):
+        live.heading("Sampling", "how it chooses")
+        parts["temperature"] = gr.Slider(0, 2, 0, step=0.05, label="Temperature", info="0 always takes the likeliest token", elem_id="temperature")
+        with gr.Column(elem_classes=["adv"]):
+            parts["top_k"] = gr.Slider(0, 200, 0, step=1, label="Top k", info="0 is off")
+            parts["top_p"] = gr.Slider(0.05, 1, 1, step=0.01, label="Top p")
+            parts["repetition_penalty"] = gr.Slider(0.8, 2, 1, step=0.01, label="Repetition penalty", info="1 is off")
+            parts["seed"] = gr.Number(0, label="Seed", precision=0, minimum=0, maximum=2**32 - 1, elem_id="seed")
+    with gr.Column(elem_classes=["ll-panel", "adv"]):
+        live.heading("Model and probes", "what runs, and what is watched")
+        parts["model"] = gr.Dropdown(list(models), value=models[0], label="Model", elem_id="model")
+        parts["precision"] = live.choice("precision", "Precision", precision_options(None), "bf16")
+        with gr.Row():
+            parts["layer"] = gr.Dropdown([(str(i), i) for i in range(30)], value=0, label="Layer", min_width=80, elem_id="layer")
+            parts["head"] = gr.Dropdown([(str(i), i) for i in range(9)], value=0, label="Head", min_width=80, elem_id="head")
+            parts["every"] = gr.Number(4, label="Every n tokens", precision=0, minimum=1, maximum=1000, min_width=80)
+    return Form(parts)
+
+
+def gates(form: Form, can: Capabilities, missing: Mapping[str, str | None]) -> dict[Any, Any]:
+    """Updates that switch off, with the reason, what the model does not allow, and list its layers and heads."""
+    window = can.unsupported.get("window", "")
+    watched = can.unsupported.get("probes", "")
+    return {
+        form.method: gr.update(options=method_options(missing)),
+        form.pic: gr.update(options=pic_options(can)),
+        form.precision: gr.update(options=precision_options(can)),
+        form.windowed: gr.update(interactive=not window, info=window or None),
+        form.window: gr.update(interactive=not window),
+        form.layer: gr.update(choices=[(str(i), i) for i in range(can.layers)], interactive=not watched, info=watched or None),
+        form.head: gr.update(choices=[(str(i), i) for i in range(can.heads)], interactive=not watched),
+    }
+
+
+def method_options(missing: Mapping[str, str | None]) -> list[dict[str, str]]:
+    """Options of the length method; those that cannot be used are off, with the reason."""
+    return [
+        {"id": name, "label": label, "hint": hint, "off": missing.get(name) or ""}
+        for name, (label, hint) in METHODS.items()
+    ]
+
+
+def pic_options(can: Capabilities | None) -> list[dict[str, str]]:
+    """Options of the compression; what the model cannot do is off."""
+    missing = can.unsupported if can else {}
+    return [
+        {"id": name, "label": label, "hint": hint,
+         "off": "" if name == "none" else missing.get("ntk" if name == "ntk" else "pic", "")}
+        for name, (label, hint) in PICS.items()
+    ]
+
+
+def precision_options(can: Capabilities | None) -> list[dict[str, str]]:
+    """Options of the weights' precision; what this machine cannot do is off."""
+    missing = can.unsupported if can else {}
+    return [{"id": name, "label": label, "hint": hint, "off": missing.get(name, "")} for name, (label, hint) in PRECISIONS.items()]

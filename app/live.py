@@ -1,0 +1,129 @@
+"""The page's own components: each is one gr.HTML with a template that never changes, brought to life by static/charts.js.
+
+`gr.Plot` builds its chart anew at each change. Here the template holds no `${value}`, so Gradio leaves the DOM alone when
+the value changes; the script watches the value and updates what it made once.
+"""
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Sequence
+from functools import cache
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from app.charts import PALETTES
+
+STATIC = Path(__file__).parent / "static"
+SCRIPTS = {"plotly.js": Path(str(files("plotly") / "package_data" / "plotly.min.js")), "charts.js": STATIC / "charts.js"}
+HEAD = "".join(f'<script src="lab/{name}"></script>' for name in SCRIPTS)
+
+
+def page_head() -> str:
+    """What the page's <head> needs before any component runs: the palettes. No address outside this server."""
+    return f"<script>window.LENGTH_LAB_PALETTES={json.dumps(PALETTES)}</script>"
+
+
+def routes() -> list[Route]:
+    """Routes that serve the page's scripts from this machine."""
+    return [Route(f"/lab/{name}", _script, name=name) for name in SCRIPTS]
+
+
+def chart(name: str, title: str, hint: str, value: str | None = None, **kwargs: Any) -> gr.HTML:
+    """A live chart. Its value is what `app.charts.encode` makes."""
+    template = f"""
+<section class="ll-chart" data-name="{escape(name)}" aria-label="{escape(title)}">
+  <header><h3>{escape(title)}</h3>
+    <button type="button" data-act="table" aria-pressed="false" aria-label="Table of {escape(title)}">Table</button>
+    <button type="button" data-act="expand" aria-pressed="false" aria-label="Enlarge {escape(title)}">Enlarge</button>
+    <details><summary aria-label="Save {escape(title)}">Save</summary><div>
+      <button type="button" data-act="png">PNG</button><button type="button" data-act="svg">SVG</button>
+      <button type="button" data-act="html">HTML</button></div></details>
+  </header>
+  <p class="ll-hint">{escape(hint)}</p>
+  <div class="ll-plot"></div>
+  <p class="ll-words"></p><p class="ll-spoken sr-only" aria-live="polite"></p>
+  <table class="ll-table" hidden><thead></thead><tbody></tbody></table>
+</section>"""
+    return _html(template, "LengthLab.chart(element, props, watch)", value, f"chart-{name}", classes=["ll-cell"], **kwargs)
+
+
+def response(name: str, title: str, value: str = "", **kwargs: Any) -> gr.HTML:
+    """Streaming text in which every token can be asked for its numbers. Its value is what `app.text.lines` makes."""
+    template = f"""
+<section class="ll-response empty" aria-label="{escape(title)}">
+  <header><h3>{escape(title)}</h3>
+    <label>Tint <select aria-label="Tint of the tokens"><option value="">off</option>
+      <option value="p">probability</option><option value="h">entropy</option></select></label>
+    <button type="button" data-act="copy">Copy</button></header>
+  <div class="ll-text" tabindex="0" role="textbox" aria-readonly="true" aria-multiline="true"
+    aria-label="{escape(title)}: arrow keys walk through the tokens"></div>
+  <div class="ll-tip" role="status" hidden></div>
+</section>"""
+    return _html(template, "LengthLab.response(element, props, watch)", value, f"text-{name}", **kwargs)
+
+
+def figures(name: str, fields: Sequence[tuple[str, str]], value: str = "", **kwargs: Any) -> gr.HTML:
+    """A strip of named figures, a progress bar and a message. fields: (key, label); the value is what `fill` makes."""
+    boxes = "".join(f'<div><dt>{escape(label)}</dt><dd data-field="{escape(key)}">–</dd></div>' for key, label in fields)
+    template = f"""
+<section class="ll-figures"><dl>{boxes}</dl><div class="ll-progress"><i></i></div>
+<p class="ll-message" role="status" aria-live="polite"></p></section>"""
+    return _html(template, "LengthLab.figures(element, props, watch)", value, f"figures-{name}", **kwargs)
+
+
+def fill(**values: Any) -> str:
+    """The value of `figures`."""
+    return orjson.dumps(values).decode()
+
+
+def choice(name: str, title: str, options: list[dict[str, str]], value: str, **kwargs: Any) -> gr.HTML:
+    """Radio buttons of which single ones can be off. options: {id, label, hint, off: reason or ""}; value: the id."""
+    template = f"""
+<fieldset class="ll-choice"><legend>{escape(title)}</legend><div></div>
+<p class="ll-reason" aria-live="polite"></p></fieldset>"""
+    script = "LengthLab.choice(element, props, trigger, watch) // 'change'"
+    return _html(template, script, value, f"choice-{name}", options=options, **kwargs)
+
+
+def heading(title: str, words: str) -> gr.HTML:
+    """The head of a panel."""
+    return gr.HTML(f"<h2>{escape(title)}</h2><p>{escape(words)}</p>", apply_default_css=False, elem_classes=["ll", "ll-heading"])
+
+
+def note(value: str = "", state: str = "", **kwargs: Any) -> gr.HTML:
+    """A line of text that changes seldom; its value is what `noted` makes."""
+    return gr.HTML(noted(value, state), apply_default_css=False, elem_classes=["ll", "ll-note"], **kwargs)
+
+
+def noted(words: str, state: str = "") -> str:
+    """The value of `note`, escaped. state: "", "busy", "good" or "bad"."""
+    return f'<p role="status" data-state="{escape(state)}">{escape(words)}</p>' if words else ""
+
+
+def _html(template: str, script: str, value: Any, elem_id: str, classes: Sequence[str] = (), **kwargs: Any) -> gr.HTML:
+    return gr.HTML(
+        value, html_template=template, js_on_load=script, head=HEAD, apply_default_css=False, elem_id=elem_id,
+        elem_classes=["ll", *classes], **kwargs,
+    )
+
+
+@cache
+def _packed(name: str) -> bytes:
+    return gzip.compress(SCRIPTS[name].read_bytes(), 6)
+
+
+async def _script(request: Request) -> Response:
+    name = request.url.path.rsplit("/", 1)[-1]
+    return Response(
+        _packed(name), media_type="text/javascript",
+        headers={"Content-Encoding": "gzip", "Cache-Control": "no-cache"},
+    )

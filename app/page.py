@@ -1,0 +1,77 @@
+"""The whole page: header, tabs, and what happens when it opens and closes."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gradio as gr
+
+from app import controls, live
+from app.runs import Runs
+from app.tabs import generate
+from app.tabs.generate import Adapters
+from app.view import sentence
+
+TITLE = "Length Lab"
+HEADER = """
+<header class="ll-header"><div><h1>Length Lab</h1>
+<p>Steer how long a language model writes and how far it reads, and watch inside.</p></div>
+<button type="button" class="ll-theme" aria-label="Switch between light and dark">
+<svg viewBox="0 0 24 24" width="18" height="18" aria-hidden="true"><circle cx="12" cy="12" r="8" fill="none"
+stroke="currentColor" stroke-width="2"/><path d="M12 4a8 8 0 0 1 0 16z" fill="currentColor"/></svg></button></header>"""
+THEME_SWITCH = """element.querySelector('.ll-theme').addEventListener('click', () =>
+  LengthLab.setTheme(document.body.classList.contains('dark') ? 'light' : 'dark'))"""
+
+
+def build(lab: Any, adapters: Adapters, concurrency: int = 1) -> gr.Blocks:
+    """The app around a lab. adapters: why a length method cannot be used on a model, or None. concurrency: runs at the same time."""
+    runs = Runs()
+    with gr.Blocks(title=TITLE, analytics_enabled=False, fill_width=True) as demo:
+        gr.HTML(html_template=HEADER, js_on_load=THEME_SWITCH, head=live.HEAD, apply_default_css=False, elem_classes=["ll"])
+        with gr.Row(elem_classes=["ll-model"]):
+            model = live.note("The model is being loaded …", "busy", elem_id="model-state")
+            again = gr.Button("Try again", size="sm", visible=False, elem_id="again", min_width=90)
+        with gr.Tabs():
+            with gr.Tab("Generate", id="generate"):
+                parts = generate.build(lab, runs, adapters)
+        _opening(demo, lab, adapters, parts, model, again)
+        demo.unload(_closing(runs))
+    demo.queue(default_concurrency_limit=concurrency, max_size=64)
+    return demo
+
+
+def _opening(demo: gr.Blocks, lab: Any, adapters: Adapters, parts: generate.Parts, model: gr.HTML, again: gr.Button) -> None:
+    """Restores a link and says what the model can do, at first and whenever another is chosen."""
+    form = parts.form
+
+    def open_page(request: gr.Request) -> list[Any]:
+        values, words = generate.restored(form, dict(request.query_params))
+        return [*values, live.fill(message=words) if words else gr.skip()]
+
+    def describe(name: str, precision: str) -> dict[Any, Any]:
+        try:
+            can = lab.capabilities(name, precision)
+        except Exception as error:
+            return {model: live.noted(sentence(error), "bad"), again: gr.update(visible=True)}
+        trained = f"trained for {can.training_length:,} tokens" if can.training_length else "training length unknown"
+        words = f"{_called(can)} · {can.layers} layers of {can.heads} heads · {trained} · {can.precision} on {can.device}"
+        return {model: live.noted(words, "good"), again: gr.update(visible=False),
+                **controls.gates(form, can, adapters(name))}
+
+    quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+    gated = [model, again, form.method, form.pic, form.precision, form.windowed, form.window, form.layer, form.head]
+    demo.load(open_page, None, [*form.inputs, parts.figures], **quiet)
+    gr.on([demo.load, form.model.input, form.precision.change, again.click], describe, [form.model, form.precision], gated,
+          concurrency_limit=None, trigger_mode="always_last", **quiet)
+
+
+def _closing(runs: Runs) -> Callable[[gr.Request], None]:
+    def closed(request: gr.Request) -> None:
+        runs.stop(request.session_hash)
+
+    return closed
+
+
+def _called(can: Any) -> str:
+    name = "SmolLM2-135M-Instruct" if can.model == "embedded" else can.model
+    return f"{name}, {can.parameters / 1e6:,.0f} M parameters"

@@ -1,0 +1,63 @@
+"""Recorded runs that paint before the model is loaded.
+
+`python -m app.presets` records them anew from the embedded model, into assets/presets/.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, asdict
+from functools import cache
+from pathlib import Path
+
+from backend.settings import RunSettings, Watch
+from backend.trace import Trace
+
+FOLDER = Path(__file__).parents[1] / "assets" / "presets"
+SKY = "Why is the sky blue, and why does it turn red in the evening?"
+STORY = "Write a short story about a lighthouse keeper who collects clouds."
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A recorded run with a name. file: its trace, gzipped JSON."""
+
+    title: str
+    words: str
+    settings: RunSettings
+
+    @property
+    def file(self) -> Path:
+        return FOLDER / (self.title.lower().replace("λ", "lambda").replace("×", "x").replace(" ", "-") + ".json.gz")
+
+
+PRESETS = (
+    Preset("Plain", "the model as it is", RunSettings(prompt=SKY, max_new_tokens=220, watch=Watch(layer=12))),
+    Preset("Λ window 48", "sees 48 tokens and 10 sinks",
+           RunSettings(prompt=SKY, window=48, sinks=10, max_new_tokens=220, watch=Watch(layer=12))),
+    Preset("Dynamic × 4", "the middle squeezed by four",
+           RunSettings(prompt=STORY, pic="dynamic", ratio=4, initial=4, recent=64, max_new_tokens=320, watch=Watch(layer=12))),
+    Preset("End at 120", "the end favoured past 120 tokens",
+           RunSettings(prompt=STORY, method="exp_decay", target=120, max_new_tokens=260, watch=Watch(layer=12))),
+)
+
+
+@cache
+def recorded() -> dict[str, Trace]:
+    """The traces at hand, by title; presets without one are left out."""
+    return {preset.title: Trace.load(preset.file) for preset in PRESETS if preset.file.exists()}
+
+
+def main() -> None:
+    from backend import Lab
+
+    lab = Lab()
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for preset in PRESETS:
+        trace = Trace(preset.settings, asdict(lab.capabilities()))
+        for event in lab.stream(preset.settings):
+            trace.append(event)
+        trace.save(preset.file)
+        print(f"{preset.file.name}: {len(trace.steps)} tokens, {preset.file.stat().st_size / 1024:.0f} KiB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""Runs in progress: each reads its events in a thread of its own and belongs to one visitor."""
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from typing import Any, Protocol, TypeVar
+
+Event = TypeVar("Event")
+PERIOD = 0.16
+_END = object()
+
+
+class Stoppable(Protocol):
+    """The part of backend.engine.Control that any run, a replay included, has."""
+
+    def stop(self) -> None: ...
+    def retarget(self, goal: int) -> None: ...
+    def watch(self, layer: int, head: int) -> None: ...
+
+
+def batches(events: Iterable[Event], period: float = PERIOD) -> Iterator[list[Event]]:
+    """What arrived, at most once every `period` seconds and the first at once, while `events` are read elsewhere.
+
+    The reading thread never waits for the page. It ends by itself once `events` do; an error of theirs is raised here.
+    """
+    arrived: SimpleQueue[Any] = SimpleQueue()
+    threading.Thread(target=_read, args=(events, arrived.put), daemon=True, name="run").start()
+    done = False
+    while not done:
+        started = time.monotonic()
+        batch = [arrived.get(), *_drain(arrived)]
+        done = batch[-1] is _END
+        error = next((item for item in batch if isinstance(item, BaseException)), None)
+        batch = [item for item in batch if item is not _END and item is not error]
+        if batch:
+            yield batch
+        if error is not None:
+            raise error
+        if not done:
+            time.sleep(max(0.0, period - (time.monotonic() - started)))
+
+
+def _read(events: Iterable[Any], put: Callable[[Any], None]) -> None:
+    try:
+        for event in events:
+            put(event)
+    except BaseException as error:
+        put(error)
+    put(_END)
+
+
+def _drain(arrived: SimpleQueue[Any]) -> list[Any]:
+    items = []
+    while True:
+        try:
+            items.append(arrived.get_nowait())
+        except Empty:
+            return items
+
+
+@dataclass
+class Run:
+    """A visitor's run: the control that steers it, the goal last asked for, whether its last frame was sent, its view."""
+
+    control: Stoppable
+    goal: int | None = None
+    delivered: threading.Event = field(default_factory=threading.Event)
+    view: Any = None
+
+
+class Runs:
+    """Who is running what. Keys are Gradio's session hashes; nobody can reach the run of another."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, Run] = {}
+        self._lock = threading.Lock()
+
+    def of(self, session: str | None) -> Run | None:
+        """The visitor's run, if one is in progress."""
+        with self._lock:
+            return self._runs.get(session or "")
+
+    def __len__(self) -> int:
+        with self._lock:
+            return len(self._runs)
+
+    def stop(self, session: str | None) -> None:
+        """Stops the visitor's run, if any, within a token."""
+        if run := self.of(session):
+            run.control.stop()
+
+    @contextmanager
+    def started(self, session: str | None, control: Stoppable) -> Iterator[Run]:
+        """Holds a run as the visitor's; whatever ends the block stops its compute."""
+        run = Run(control)
+        with self._lock:
+            previous = self._runs.pop(session or "", None)
+            self._runs[session or ""] = run
+        if previous:
+            previous.control.stop()
+        try:
+            yield run
+        finally:
+            control.stop()
+            with self._lock:
+                if self._runs.get(session or "") is run:
+                    del self._runs[session or ""]
+            run.delivered.set()

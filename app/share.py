@@ -1,0 +1,77 @@
+"""Settings as a readable link, and back: every parameter is validated, and what is wrong is said and left out."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from pydantic import ValidationError
+
+from backend.settings import RunSettings, Watch
+
+PLACEHOLDER = "…"
+WATCHED = ("layer", "head", "every")
+MAX_LINK = 6000
+
+
+def to_query(settings: RunSettings) -> str:
+    """The settings that differ from the defaults as a query string; ValueError where the prompt is too long for a link."""
+    plain = RunSettings(prompt=PLACEHOLDER).model_dump()
+    chosen = settings.model_dump()
+    watch, plain_watch = chosen.pop("watch"), plain.pop("watch")
+    fields = {name: value for name, value in chosen.items() if value != plain[name]}
+    fields |= {name: watch[name] for name in WATCHED if watch[name] != plain_watch[name]}
+    query = urlencode({name: _written(value) for name, value in fields.items()})
+    if len(query) > MAX_LINK:
+        raise ValueError("the prompt is too long for a link: save the run as JSON instead and share the file")
+    return query
+
+
+def from_query(query: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
+    """Valid settings by field name (layer, head, every among them), and a sentence for each parameter left out.
+
+    Parameters that are no setting (Gradio's own begin with "__") are ignored.
+    """
+    known = [name for name in (*RunSettings.model_fields, *WATCHED) if name != "watch" and name in query]
+    values: dict[str, Any] = {}
+    problems = []
+    for name in known:
+        try:
+            values[name] = _checked(name, query[name], values)
+        except ValueError as error:
+            problems.append(f"The link's {name} was left out: {explain(error)}")
+    return values, problems
+
+
+def settings_of(values: Mapping[str, Any]) -> RunSettings:
+    """RunSettings of flat values, where layer, head and every stand beside the rest. Raises ValueError."""
+    plain = {name: value for name, value in values.items() if name not in WATCHED}
+    watch = {name: values[name] for name in WATCHED if name in values}
+    return RunSettings(**plain, watch=Watch(**watch))
+
+
+def flat(settings: RunSettings) -> dict[str, Any]:
+    """The inverse of `settings_of`."""
+    values = settings.model_dump()
+    watch = values.pop("watch")
+    return values | {name: watch[name] for name in WATCHED}
+
+
+def explain(error: ValueError) -> str:
+    """A validation error as one sentence without pydantic's wording around it."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors()[0]
+    words = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    place = str(first["loc"][0]).replace("_", " ") if first["loc"] else ""
+    return words if first["type"] == "value_error" or not place else f"{place} {words[0].lower()}{words[1:]}"
+
+
+def _checked(name: str, text: str, values: Mapping[str, Any]) -> Any:
+    trial = {"prompt": PLACEHOLDER, **values, name: None if text == "none" and name == "window" else text}
+    settings = settings_of(trial)
+    return getattr(settings.watch if name in WATCHED else settings, name)
+
+
+def _written(value: Any) -> str:
+    return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)

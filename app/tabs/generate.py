@@ -1,0 +1,327 @@
+"""The Generate tab: one run, streamed and seen from inside."""
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from app import charts, controls, live, presets
+from app.charts import Past
+from app.controls import Form
+from app.runs import Runs, batches
+from app.share import from_query, to_query
+from app.view import FIELDS, View, follow, paced, sentence
+from backend.engine import Control
+from backend.settings import LIMIT_METHODS, RunSettings
+from backend.trace import Trace, TraceError
+
+WRAP_UP = {"tokens": 15, "words": 12, "characters": 70}
+RETARGETS = ("exp_decay", "ldpe", "orpe", "lrpe", "pre", *LIMIT_METHODS)
+CHARTS = (
+    ("length", "Length", "Produced against target, and the chance that the next token ends it"),
+    ("entropy", "Attention entropy", "Mean over heads, by layer, under its ceiling: attention spread evenly"),
+    ("logits", "Attention logits", "Scores of one head before softmax, by perceived distance"),
+    ("states", "First-layer states", "Two principal components, coloured by position"),
+)
+EXPORTS = {"JSON": ".json", "CSV": ".csv", "Python": ".py", "Notebook": ".ipynb"}
+Adapters = Callable[[str], Mapping[str, str | None]]
+
+
+@dataclass
+class Parts:
+    """The tab's components that events touch."""
+
+    form: Form
+    go: gr.Button
+    stop: gr.Button
+    wrap: gr.Button
+    queue: gr.HTML
+    text: gr.HTML
+    figures: gr.HTML
+    charts: list[gr.HTML]
+    positions: gr.HTML
+    mask: gr.HTML
+    past: gr.State
+    trace: gr.State
+
+    @property
+    def shown(self) -> list[Any]:
+        """What a frame fills, in the order of `View.frame`."""
+        return [self.text, self.figures, *self.charts]
+
+    @property
+    def previews(self) -> list[Any]:
+        """The charts of the policy."""
+        return [self.positions, self.mask]
+
+    @property
+    def buttons(self) -> list[Any]:
+        """The buttons that a run switches."""
+        return [self.go, self.stop, self.wrap]
+
+
+def build(lab: Any, runs: Runs, adapters: Adapters) -> Parts:
+    """Makes the tab where it is called. adapters: why a length method cannot be used on a model, or None."""
+    first = next(iter(presets.recorded().values()), None)
+    with gr.Row(elem_classes=["ll-toolbar"]):
+        choose = _preset_buttons()
+        files = _file_buttons()
+    parts = _layout(lab.models.names(), adapters, first)
+    _generation(parts, lab, runs)
+    _steering(parts, runs)
+    gr.on([part.change for part in parts.form.policy], _previewer(parts.form), parts.form.inputs, parts.previews,
+          queue=False, show_progress="hidden", trigger_mode="always_last", api_visibility="private")
+    for title, button in choose.items():
+        button.click(_show_preset(parts.form, title), None, [parts.trace, *parts.shown, *parts.form.inputs],
+                     show_progress="hidden", api_visibility="private")
+    _files(files, parts, runs, first)
+    return parts
+
+
+def _preset_buttons() -> dict[str, gr.Button]:
+    with gr.Row(elem_classes=["ll-presets"]):
+        gr.HTML("<span>Recorded runs</span>", apply_default_css=False, elem_classes=["ll"])
+        return {title: gr.Button(title, size="sm", min_width=60) for title in presets.recorded()}
+
+
+def _layout(models: Sequence[str], adapters: Adapters, first: Trace | None) -> Parts:
+    settings = first.settings if first else RunSettings(prompt=controls.DEFAULT_PROMPT)
+    shown = View.of(first).frame() if first else [""] * 6
+    with gr.Row(elem_classes=["ll-bench"], equal_height=False):
+        with gr.Column(elem_classes=["ll-side"], scale=0, min_width=340):
+            prompt = gr.Textbox(
+                settings.prompt, label="Prompt", lines=3, max_lines=10, elem_id="prompt",
+                placeholder="What should the model answer?", info="Ctrl + Enter generates, Esc stops",
+            )
+            gr.Examples([[text] for text in controls.PROMPTS.values()], [prompt], label="Examples", elem_id="examples",
+                        example_labels=list(controls.PROMPTS))
+            with gr.Row(elem_classes=["ll-buttons"]):
+                go = gr.Button("Generate", variant="primary", elem_classes=["ll-go"], elem_id="go", min_width=110)
+                stop = gr.Button("Stop", elem_classes=["ll-stop"], elem_id="stop", min_width=70, interactive=False)
+                wrap = gr.Button("Wrap up now", elem_id="wrap", min_width=110, interactive=False)
+            queue = gr.HTML("", apply_default_css=False, elem_id="queue", elem_classes=["ll", "ll-queue"])
+            with gr.Row(elem_classes=["ll-view"]):
+                view = gr.Radio(["Simple", "Advanced"], value="Simple", show_label=False, container=False, elem_id="view", scale=2)
+                reset = gr.Button("Reset", size="sm", elem_id="reset", min_width=60, scale=1)
+            form = controls.build(prompt, models, adapters(models[0]))
+        with gr.Column(elem_classes=["ll-stage"], scale=1, min_width=320):
+            figures = live.figures("run", FIELDS, shown[1])
+            text = live.response("run", "Response", shown[0])
+            with gr.Row(elem_classes=["ll-grid"]):
+                drawn = [live.chart(*chart, value=value) for chart, value in zip(CHARTS, shown[2:], strict=True)]
+                preview = preview_values(settings)
+                positions = live.chart("positions", "Perceived positions", "How far each earlier token seems from the last one",
+                                       value=preview[0])
+                mask = live.chart("mask", "Shape of the mask", "Which token sees which, and how far it seems", value=preview[1])
+    view.change(None, [view], None, js="(v) => document.body.classList.toggle('advanced', v === 'Advanced')")
+    reset.click(lambda: form.values({}), None, form.inputs, show_progress="hidden", api_visibility="private")
+    return Parts(form, go, stop, wrap, queue, text, figures, drawn, positions, mask, gr.State([]), gr.State(None))
+
+
+def _generation(parts: Parts, lab: Any, runs: Runs) -> None:
+    """Generate, and Stop: by the run's own control, or out of the queue where it has not begun."""
+    outputs = [*parts.shown, *parts.buttons, parts.past, parts.trace]
+    running = [gr.update(interactive=False), gr.update(interactive=True), gr.update(interactive=True)]
+    idle = [gr.update(interactive=True), gr.update(interactive=False), gr.update(interactive=False)]
+
+    def generate(request: gr.Request, past: list[Past], *values: Any) -> Iterator[list[Any]]:
+        waiting = [gr.skip()] * len(parts.shown)
+        try:
+            settings = parts.form.settings(values)
+            with runs.started(request.session_hash, Control()) as run:
+                for view in follow(lab, settings, run, past):
+                    waiting = view.frame()
+                    if not view.ended:
+                        yield [*waiting, *running, gr.skip(), gr.skip()]
+                yield [*waiting, *idle, view.remembered(), view.trace]
+        except Exception as error:
+            words = sentence(error)
+            gr.Warning(words, title="This run could not be made")
+            yield [waiting[0], live.fill(state="bad", message=words), *waiting[2:], *idle, gr.skip(), gr.skip()]
+
+    def stop(request: gr.Request) -> None:
+        if run := runs.of(request.session_hash):
+            run.control.stop()
+            run.delivered.wait(5)
+
+    # The first press shows at once that it was heard, also while others are before this visitor in the queue.
+    parts.go.click(lambda: [live.fill(state="busy", message="Waiting for the model …"), *running[:2]], None,
+                   [parts.figures, parts.go, parts.stop], queue=False, show_progress="hidden", api_visibility="private")
+    event = parts.go.click(
+        generate, [parts.past, *parts.form.inputs], outputs, show_progress="minimal", show_progress_on=[parts.queue],
+        concurrency_id="model", api_visibility="private",
+    )
+    parts.stop.click(stop, None, None, queue=False, show_progress="hidden", api_visibility="private").then(
+        lambda: idle, None, parts.buttons, cancels=[event], queue=False, show_progress="hidden", api_visibility="private",
+    )
+
+
+def _steering(parts: Parts, runs: Runs) -> None:
+    """What changes a run while it streams: the target, an early end, the head that is watched."""
+    form = parts.form
+
+    def retarget(request: gr.Request, goal: float | None) -> None:
+        run = runs.of(request.session_hash)
+        if run and goal and goal >= 1:
+            run.goal = int(goal)
+            run.control.retarget(run.goal)
+
+    def wrap(request: gr.Request, method: str, unit: str) -> Any:
+        run = runs.of(request.session_hash)
+        if not run or not run.view or not len(run.view.series):
+            return gr.skip()
+        if method not in RETARGETS:
+            gr.Info("This method cannot change its target while it writes. Choose Decay or a length signal.")
+            return gr.skip()
+        retarget(request, run.view.series.produced[-1] + WRAP_UP[unit])
+        return run.goal
+
+    def watch(request: gr.Request, layer: int, head: int) -> None:
+        if run := runs.of(request.session_hash):
+            run.control.watch(layer, head)
+
+    quiet: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
+    for slider in (form.target, form.limit):
+        gr.on([slider.input, slider.release], retarget, [slider], None, trigger_mode="always_last", **quiet)
+    parts.wrap.click(wrap, [form.method, form.unit], [form.target], **quiet)
+    gr.on([form.layer.input, form.head.input], watch, [form.layer, form.head], None, **quiet)
+
+
+def preview_values(settings: RunSettings) -> list[str]:
+    """Values of the two charts of a policy."""
+    tokens = charts.preview_tokens(settings)
+    return [charts.encode(charts.positions(settings, tokens)), charts.encode(charts.mask(settings, tokens))]
+
+
+def _previewer(form: Form) -> Callable[..., list[Any]]:
+    def preview(*values: Any) -> list[Any]:
+        chosen = dict(zip(form.parts, values, strict=True))
+        # An empty prompt is no reason to hide what the policy does.
+        chosen["prompt"] = (chosen["prompt"] or "").strip() or "…"
+        try:
+            return preview_values(form.settings(list(chosen.values())))
+        except ValueError:
+            return [gr.skip(), gr.skip()]
+
+    return preview
+
+
+def _show_preset(form: Form, title: str) -> Callable[[], list[Any]]:
+    def show() -> list[Any]:
+        trace = presets.recorded()[title]
+        return [trace, *View.of(trace).frame(), *form.values(trace.settings)]
+
+    return show
+
+
+@dataclass
+class Files:
+    """The buttons for links and files; `file` and `link` stay out of sight and carry what is handed over."""
+
+    share: gr.Button
+    replay: gr.Button
+    load: gr.UploadButton
+    exports: dict[str, gr.Button]
+    file: gr.DownloadButton
+    link: gr.Textbox
+
+
+def _file_buttons() -> Files:
+    with gr.Row(elem_classes=["ll-files"]):
+        return Files(
+            share=gr.Button("Copy link", size="sm", elem_id="share", min_width=60),
+            replay=gr.Button("Replay", size="sm", elem_id="replay", min_width=60),
+            load=gr.UploadButton("Load", size="sm", file_types=[".json", ".gz"], elem_id="load", min_width=60),
+            exports={name: gr.Button(name, size="sm", elem_id=f"export-{name.lower()}", min_width=50) for name in EXPORTS},
+            file=gr.DownloadButton("file", visible="hidden", elem_id="file"),
+            link=gr.Textbox(visible="hidden", elem_id="link"),
+        )
+
+
+def _files(files: Files, parts: Parts, runs: Runs, first: Trace | None) -> None:
+    """Share, export, load and replay."""
+    quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+
+    def make_link(*values: Any) -> str:
+        try:
+            return to_query(parts.form.settings(values))
+        except ValueError as error:
+            raise gr.Error(sentence(error), title="No link was made", print_exception=False) from error
+
+    files.share.click(make_link, parts.form.inputs, [files.link], **quiet).success(
+        None, [files.link], None, js="(query) => LengthLab.share(query)")
+    for name, suffix in EXPORTS.items():
+        export = files.exports[name].click(_exporter(name, suffix, first), [parts.trace], [files.file], **quiet)
+        export.success(None, None, None, js="() => setTimeout(() => document.querySelector('#file').click(), 50)")
+
+    def loaded(path: str) -> list[Any]:
+        try:
+            trace = Trace.load(Path(path))
+        except TraceError as error:
+            raise gr.Error(sentence(error), title="The file was not loaded", print_exception=False) from error
+        return [trace, *View.of(trace).frame(), *parts.form.values(trace.settings)]
+
+    files.load.upload(loaded, [files.load], [parts.trace, *parts.shown, *parts.form.inputs], **quiet)
+
+    def again(request: gr.Request, trace: Trace | None) -> Iterator[list[Any]]:
+        trace = trace or first
+        if trace is None:
+            gr.Info("There is no run to replay yet: press Generate.")
+            return
+        with runs.started(request.session_hash, Replay()) as run:
+            view = View(trace.settings)
+            view.training_length = trace.capabilities.get("training_length")
+            for events in batches(paced(trace, lambda: run.control.stopped)):  # type: ignore[attr-defined]
+                view.add(events)
+                yield [*view.frame(), gr.update(interactive=False), gr.update(interactive=True)]
+        yield [*[gr.skip()] * len(parts.shown), gr.update(interactive=True), gr.update(interactive=False)]
+
+    files.replay.click(again, [parts.trace], [*parts.shown, parts.go, parts.stop], concurrency_limit=None, **quiet)
+
+
+class Replay:
+    """A control for a run that is only shown again: it can be stopped, and nothing else changes it."""
+
+    def __init__(self) -> None:
+        self.stopped = False
+
+    def stop(self) -> None:
+        """Ends the replay at the next token."""
+        self.stopped = True
+
+    def retarget(self, goal: int) -> None:
+        """A recorded run keeps its target."""
+
+    def watch(self, layer: int, head: int) -> None:
+        """A recorded run holds the logits it recorded."""
+
+
+def _exporter(name: str, suffix: str, first: Trace | None) -> Callable[[Trace | None], str]:
+    def export(trace: Trace | None) -> str:
+        trace = trace or first
+        if trace is None:
+            raise gr.Error("There is no run to export yet: press Generate.", title="Nothing was exported", print_exception=False)
+        made = {
+            "JSON": trace.to_json, "CSV": trace.to_csv, "Python": trace.to_script,
+            "Notebook": lambda: json.dumps(trace.to_notebook(), indent=1),
+        }[name]
+        path = Path(tempfile.mkdtemp(prefix="length-lab-")) / f"length-lab-run{suffix}"
+        path.write_text(made(), "utf-8")
+        return str(path)
+
+    return export
+
+
+def restored(form: Form, query: dict[str, str]) -> tuple[list[Any], str]:
+    """The form's values for a link, and what to say about it; nothing changes without a parameter of ours."""
+    values, problems = from_query(query)
+    for problem in problems:
+        gr.Warning(problem, title="Link")
+    if not values:
+        return [gr.skip()] * len(form.inputs), ""
+    return form.values({"prompt": controls.DEFAULT_PROMPT} | values), "Settings taken from the link: press Generate."

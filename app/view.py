@@ -1,0 +1,166 @@
+"""What the page shows of one run, frame by frame, and the one place where the page asks the lab to run."""
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from app import charts, live, text
+from app.charts import Past
+from app.runs import Run, batches
+from app.series import Series
+from app.share import explain
+from backend.capabilities import Capabilities
+from backend.settings import RunSettings
+from backend.steps import Finish, Step
+from backend.trace import Trace
+
+FIELDS = (("produced", "Produced"), ("target", "Target"), ("error", "Error"), ("p_end", "p(end)"), ("speed", "Tokens/s"),
+          ("read", "Tokens read"), ("cache", "Cache"))
+STATES_PERIOD = 1.0
+PAST_KEPT = 30
+REASONS = {"eos": "The model ended by itself", "cap": "The cap on new tokens was reached", "stopped": "Stopped", "error": "The run failed"}
+
+log = logging.getLogger("length_lab")
+
+
+class View:
+    """One run as the page shows it: text, figures and the four live charts.
+
+    The principal components are computed at most once a second, everything else at each frame.
+    """
+
+    def __init__(self, settings: RunSettings, past: Sequence[Past] = (), capabilities: Capabilities | None = None) -> None:
+        self.series = Series(settings)
+        self.trace = Trace(settings)
+        self.past = list(past)
+        self.frames = 0
+        self._text = ""
+        self._states = ("", 0.0)
+        self.knows(capabilities)
+
+    @classmethod
+    def of(cls, trace: Trace, past: Sequence[Past] = ()) -> "View":
+        """A recorded run, whole."""
+        view = cls(trace.settings, past)
+        view.training_length = trace.capabilities.get("training_length")
+        view.add(list(trace.events()))
+        view.trace = trace
+        return view
+
+    def knows(self, capabilities: Capabilities | None) -> None:
+        """What model this is, once that is known."""
+        self.training_length = capabilities.training_length if capabilities else None
+        if capabilities:
+            self.trace.capabilities = asdict(capabilities)
+
+    def add(self, events: Iterable[Step | Finish], goal: int | None = None) -> None:
+        """Takes what happened since the last frame; goal: the target last asked for while running."""
+        self.series.goal = goal
+        for event in events:
+            self.series.add(event)
+            self.trace.append(event)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the last event was seen."""
+        return self.series.finish is not None
+
+    def frame(self) -> list[str]:
+        """Values of the text, the figures and the charts of length, entropy, logits and states."""
+        self.frames += 1
+        self._text = text.lines(self.series, self._text)
+        series = self.series
+        drawn = [charts.length(series, self.past), charts.entropy(series), charts.logits(series, self.training_length)]
+        return [
+            self._text, live.fill(**self.figures()), *(charts.encode(chart, series.run, self.frames) for chart in drawn),
+            self._states_value(),
+        ]
+
+    def figures(self) -> dict[str, Any]:
+        """The strip above the text."""
+        series, finish = self.series, self.series.finish
+        if not len(series):
+            return {"state": "busy", "message": "Reading the prompt …"}
+        target, error, unit = series.target[-1], series.error, series.settings.unit
+        goal = series.settings.max_new_tokens if target is None else target
+        done = len(series) if target is None else series.produced[-1]
+        short = unit if unit != "characters" else "chars"
+        return {
+            "produced": f"{series.produced[-1]:,} {short}", "target": "none" if target is None else f"{target:,}",
+            "error": "–" if error is None else charts.signed(error), "p_end": _percent(series.p_eos[-1]),
+            "speed": f"{series.speed:.0f}" if series.speed else "–", "read": f"{series.context[-1]:,}",
+            "cache": "–" if finish is None else _bytes(finish.cache_bytes), "progress": done / goal,
+            "state": "busy" if finish is None else "bad" if finish.reason == "error" else "good",
+            "message": "" if finish is None else ended_words(finish, unit),
+        }
+
+    def remembered(self) -> list[Past]:
+        """The visitor's earlier runs and this one."""
+        series, settings = self.series, self.series.settings
+        if not len(series):
+            return self.past
+        label = f"run {len(self.past) + 1}, {settings.method}" + (f", target {series.target[-1]:,}" if series.target[-1] else "")
+        return [*self.past, Past(label, settings.unit, len(series), series.produced[-1], series.error)][-PAST_KEPT:]
+
+    def _states_value(self) -> str:
+        value, drawn = self._states
+        if self.ended or time.monotonic() - drawn >= STATES_PERIOD:
+            value = charts.encode(charts.states(self.series), self.series.run, self.frames)
+            self._states = (value, time.monotonic())
+        return value
+
+
+def follow(lab: Any, settings: RunSettings, run: Run, past: Sequence[Past] = ()) -> Iterator[View]:
+    """Runs the settings; yields the same view, grown, at each frame. Raises what the lab raises."""
+    view = View(settings, past)
+    run.view = view
+    for events in batches(lab.stream(settings, run.control)):
+        if not view.frames:
+            view.knows(lab.capabilities(settings.model, settings.precision))
+        view.add(events, run.goal)
+        yield view
+
+
+def sentence(error: Exception) -> str:
+    """An error as a sentence that says what to do; one that was not foreseen is logged."""
+    if isinstance(error, ValueError):
+        words = explain(error)
+        return words[0].upper() + words[1:] + ("" if words.endswith(".") else ".")
+    log.error("a run failed", exc_info=error)
+    return f"The run failed ({type(error).__name__}: {error}). Nothing you entered is lost: try again, or change the settings."
+
+
+def ended_words(finish: Finish, unit: str) -> str:
+    """How a run ended, in a sentence."""
+    if finish.reason == "error":
+        return finish.message
+    words = f"{REASONS[finish.reason]} after {finish.tokens:,} tokens in {finish.decode_seconds:.1f} s"
+    if finish.error is not None:
+        words += f", {charts.signed(finish.error)} {unit} from the target"
+    return " ".join([words + ".", *finish.notes])
+
+
+def paced(trace: Trace, stopped: Callable[[], bool], speed: float = 1.0) -> Iterator[Step | Finish]:
+    """A recorded run again, in the time it took divided by `speed`, until `stopped` says so."""
+    started = time.monotonic()
+    for event in trace.events():
+        if stopped():
+            return
+        if isinstance(event, Step):
+            time.sleep(max(0.0, event.seconds / speed - (time.monotonic() - started)))
+        yield event
+
+
+def _percent(p: float) -> str:
+    return f"{p:.1%}" if p >= 0.001 else "< 0.1%"
+
+
+def _bytes(count: int) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}"
+        count /= 1024  # type: ignore[assignment]
+    return f"{count:.1f} GiB"

@@ -1,0 +1,66 @@
+"""Position policies for the tests: named ones that together reach every rule, and a strategy for all of them."""
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from backend.settings import RunSettings
+
+
+def asking(prompt: str = "Say something.", **changes: Any) -> RunSettings:
+    """Settings with short initial and recent parts, so that short texts reach all of a policy's parts."""
+    return RunSettings(prompt=prompt, **({"initial": 3, "recent": 6} | changes))
+
+
+PIC: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "naive": {"pic": "naive", "ratio": 2.5},
+    "naive, stretching": {"pic": "naive", "ratio": 0.5},
+    "ntk": {"pic": "ntk", "ratio": 16},
+    "dynamic": {"pic": "dynamic", "ratio": 4},
+    "dynamic, stretching": {"pic": "dynamic", "ratio": 0.25},
+    "dynamic, literal": {"pic": "dynamic", "ratio": 4, "reading": "literal"},
+    "dynamic, literal, stretching": {"pic": "dynamic", "ratio": 0.25, "reading": "literal"},
+    "dynamic, no initial, one recent": {"pic": "dynamic", "ratio": 3, "initial": 0, "recent": 1},
+}
+LAMBDA: dict[str, dict[str, Any]] = {
+    "window": {"window": 12, "sinks": 2},
+    "window, no sinks": {"window": 12, "sinks": 0},
+    "window, sinks beyond initial": {"window": 10, "sinks": 5},
+    "window, no limit": {"window": 12, "sinks": 2, "distance_limit": "off"},
+    "window, near limit": {"window": 12, "sinks": 2, "distance_limit": 5},
+    "window, nearest limit": {"window": 12, "sinks": 2, "distance_limit": 1},
+    "window, far limit": {"window": 12, "sinks": 2, "distance_limit": 20},
+}
+# ALiBi has no position ids to compress: it takes these alone.
+WINDOWED: dict[str, RunSettings] = {"plain": asking()} | {name: asking(**parts) for name, parts in LAMBDA.items()}
+POLICIES: dict[str, RunSettings] = (
+    {name: asking(**parts) for name, parts in PIC.items()}
+    | {name: asking(**parts) for name, parts in LAMBDA.items()}
+    | {
+        f"{pic} + {window}": asking(**PIC[pic], **LAMBDA[window])
+        for pic in PIC
+        for window in ("window", "window, sinks beyond initial", "window, near limit", "window, no limit")
+        if pic != "plain"
+    }
+)
+
+RATIOS = (0.05, 0.25, 0.4, 0.75, 1.0, 1.5, 2.0, 4.0, 7.3, 16.0, 1024.0)
+
+
+@st.composite
+def any_policy(draw: st.DrawFn, longest: int = 48) -> RunSettings:
+    """Any policy and combination, with numbers from their smallest to beyond texts of `longest` tokens."""
+    number = st.integers(1, longest + 2)
+    window = draw(st.none() | number)
+    return asking(
+        pic=draw(st.sampled_from(("none", "naive", "ntk", "dynamic"))),
+        ratio=draw(st.sampled_from(RATIOS)),
+        initial=draw(st.integers(0, longest + 2)),
+        recent=draw(number),
+        reading=draw(st.sampled_from(("contiguous", "literal"))),
+        window=window,
+        sinks=draw(st.integers(0, longest + 2)),
+        distance_limit=draw(st.sampled_from(("window", "off")) | number),
+    )

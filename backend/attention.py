@@ -245,9 +245,9 @@ def _attend_many(
 
 
 def _merge(a: tuple[Tensor, Tensor], b: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """Two softmax-weighted means over disjoint keys as one: (mean [h, n, w], log-sum-exp [h, n])."""
+    """Two softmax-weighted means over disjoint keys as one: (mean [h, n, w], log-sum-exp [h, n], −inf: saw no key)."""
     lse = torch.logaddexp(a[1], b[1])
-    left, right = ((x[1] - lse).exp()[..., None] for x in (a, b))
+    left, right = (torch.nan_to_num((x[1] - lse).exp())[..., None] for x in (a, b))
     return a[0] * left + b[0] * right, lse
 
 

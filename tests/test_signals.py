@@ -1,15 +1,21 @@
 """Length signals against the papers' formulas, written out here as loops over math.sin and math.cos."""
+import dataclasses
 import math
 import threading
 import time
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+from peft import LoraConfig, PeftModel, get_peft_model
+from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, LlamaConfig, LlamaForCausalLM
 
-from backend import embedded
+from backend import Lab, RunSettings, Step, adapters, embedded
+from backend.engine import Control
+from backend.models import Models
+from backend.settings import Watch
 from backend.signals import SignalContext, SignalSettings, add_signal, attach, signal_rows, signalling
 from backend.signals.ldpe import ldpe
 from backend.signals.lrpe import lrpe
@@ -17,6 +23,8 @@ from backend.signals.mnt import MntSettings, shifts, sigma
 from backend.signals.orpe import orpe
 from backend.signals.pre import noisy, pre
 from backend.signals.scale import constant
+from backend.signals.units import in_tokens, length
+from backend.trace import Trace
 
 KINDS = ("ldpe", "orpe", "lrpe", "pre")
 
@@ -106,8 +114,8 @@ def test_orpe_and_lrpe_show_nothing_at_zero():
 
 def test_lrpe_in_float64():
     rows = lrpe(torch.tensor([3, 7]), torch.tensor([10, 400]), 12)
-    for row, (pos, length) in zip(rows, [(3, 10), (7, 400)], strict=True):
-        expected = [f(pos / length ** (2 * k / 12)) for k in range(6) for f in (math.sin, math.cos)]
+    for row, (pos, target) in zip(rows, [(3, 10), (7, 400)], strict=True):
+        expected = [f(pos / target ** (2 * k / 12)) for k in range(6) for f in (math.sin, math.cos)]
         torch.testing.assert_close(row, torch.tensor(expected, dtype=torch.float64), atol=1e-12, rtol=0)
 
 
@@ -420,3 +428,170 @@ def test_bad_contexts_are_refused(prompts, targets, pads):
 def test_a_target_below_one_is_refused():
     with pytest.raises(ValueError):
         SignalContext(settings_of("ldpe"), [1], [5]).retarget(0)
+
+# The whole path: an adapter, through the lab, on the embedded model
+
+
+PROMPT = "Why is the sky blue?"
+TOKENS = 40
+
+
+@pytest.fixture(scope="module")
+def adapted(tmp_path_factory):
+    """A lab with random LoRAs for ldpe (gain 0.25), orpe (gain 0) and pre, trained on nothing."""
+    torch.manual_seed(7)
+    base = AutoModelForCausalLM.from_pretrained(embedded.folder(), dtype=torch.float32)
+    lora = get_peft_model(base, LoraConfig(r=8, lora_alpha=16, target_modules=["q_proj", "v_proj", "up_proj"]))
+    for name, weight in lora.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(weight, std=0.02)
+    table = base.get_input_embeddings().weight
+    root = tmp_path_factory.mktemp("adapters")
+    for kind, gain in (("ldpe", 0.25), ("orpe", 0.0), ("pre", 0.25)):
+        adapters.save(root / kind, lora, SignalSettings(kind, gain, constant(table, gain), (10, 200)), "embedded")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(adapters, "ROOT", root)
+        yield Lab(Models())
+
+
+@pytest.fixture(scope="module")
+def reference_model(adapted):
+    """transformers' model with the same LoRA merged by peft, and the hook."""
+    base = AutoModelForCausalLM.from_pretrained(embedded.folder(), dtype=torch.float32)
+    model = PeftModel.from_pretrained(base, str(adapters.ROOT / "ldpe")).merge_and_unload(safe_merge=True).eval()
+    attach(model)
+    return model
+
+
+def ask(method, **more):
+    given = {"precision": "fp32", "target": 30, "max_new_tokens": TOKENS, **more}
+    return RunSettings(prompt=PROMPT, method=method, **given)
+
+
+def prompt_ids(text=PROMPT):
+    tokenizer = AutoTokenizer.from_pretrained(embedded.folder())
+    return tokenizer.apply_chat_template(
+        [{"role": "user", "content": text}], add_generation_prompt=True, return_dict=True, return_tensors="pt"
+    )["input_ids"]
+
+
+def written(lab, settings):
+    *steps, finish = lab.stream(settings)
+    return [step.token for step in steps], steps, finish
+
+
+def generated(model, ids):
+    """What transformers writes greedily, without the end mark."""
+    out = model.generate(
+        ids, attention_mask=torch.ones_like(ids), max_new_tokens=TOKENS, do_sample=False, pad_token_id=2
+    )
+    return [token for token in out[0, ids.shape[1]:].tolist() if token != 2]
+
+
+@pytest.mark.parametrize("kind", ["ldpe", "pre"])
+def test_the_lab_writes_what_transformers_writes_with_the_same_signal(adapted, reference_model, kind):
+    ids = prompt_ids()
+    with signalling(SignalContext(adapters.find(kind, "embedded").settings, [ids.shape[1]], [30])):
+        expected = generated(reference_model, ids)
+    tokens, _, finish = written(adapted, ask(kind))
+    assert tokens == expected and len(tokens) >= 20
+    assert tokens != generated(reference_model, ids)
+    assert (finish.tokens, finish.error) == (len(tokens), len(tokens) - 30)
+
+
+def test_gain_zero_is_the_plain_adapter(adapted, reference_model):
+    assert written(adapted, ask("orpe"))[0] == generated(reference_model, prompt_ids())
+
+
+def test_a_count_of_one_is_shown_before_the_end_mark_is_due(adapted):
+    """Metric and signal agree: the token after which `remaining` is 0 is the one that showed the count 1."""
+    shown = []
+    seen = SignalContext.rows
+
+    def rows(context, columns, width, device):
+        shown.append((context.offset, int(context._targets[0])))
+        return seen(context, columns, width, device)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SignalContext, "rows", rows)
+        _, steps, _ = written(adapted, ask("ldpe", target=12))
+    n = prompt_ids().shape[1]
+    counts = {offset - n + 1: n + target + 1 - (offset + 1) for offset, target in shown[1:]}
+    assert shown[0] == (0, 12)
+    assert steps[11].remaining == 0 and counts[12] == 1
+    assert all(counts[step.index] == step.remaining + 1 for step in steps[:-1])
+
+
+def test_a_new_target_is_read_from_the_next_token_on(adapted, reference_model):
+    ids = prompt_ids()
+    context = SignalContext(adapters.find("ldpe", "embedded").settings, [ids.shape[1]], [30])
+    expected, feed, cache = [], ids, DynamicCache()
+    for index in range(1, TOKENS + 1):
+        with signalling(context), torch.no_grad():
+            token = int(reference_model(feed, past_key_values=cache).logits[0, -1].argmax())
+        if token == 2:
+            break
+        expected.append(token)
+        feed = torch.tensor([[token]])
+        if index == 8:
+            context.retarget(3000)
+    control, steps = Control(), []
+    for event in adapted.stream(ask("ldpe"), control):
+        if isinstance(event, Step):
+            steps.append(event)
+            if event.index == 8:
+                control.retarget(3000)
+    assert [step.token for step in steps] == expected
+    assert [step.goal for step in steps] == [30] * 8 + [3000] * (len(steps) - 8)
+    assert event.error == len(steps) - 3000
+
+
+@pytest.mark.parametrize(("unit", "goal"), [("words", 25), ("characters", 120)])
+def test_words_and_characters_are_estimated_from_what_was_written(adapted, unit, goal):
+    _, steps, finish = written(adapted, ask("ldpe", unit=unit, target=goal))
+    text = ""
+    for step in steps:
+        assert step.goal == in_tokens(goal, unit, text, step.index - 1)
+        assert step.remaining == step.goal - step.index
+        text += step.text
+    assert len({step.goal for step in steps}) > 1
+    assert finish.error == length(unit, text, len(steps)) - goal
+
+
+def test_the_prompted_baseline_is_a_prompt(adapted):
+    tokens, _, _ = written(adapted, ask("prompted", target=20, unit="words"))
+    question = f"Answer the following question in 20 words:\n{PROMPT}"
+    assert tokens == written(adapted, RunSettings(prompt=question, precision="fp32", max_new_tokens=TOKENS))[0]
+
+
+def test_two_runs_at_once_keep_their_targets(adapted):
+    alone = {target: written(adapted, ask("ldpe", target=target, max_new_tokens=12))[0] for target in (3, 90)}
+    runs = {target: adapted.stream(ask("ldpe", target=target, max_new_tokens=12)) for target in alone}
+    together = {target: [] for target in alone}
+    while runs:
+        for target, run in list(runs.items()):
+            event = next(run)
+            if isinstance(event, Step):
+                together[target].append(event.token)
+            else:
+                del runs[target]
+    assert together == alone and alone[3] != alone[90]
+
+
+def test_a_recorded_run_comes_back_and_its_script_makes_it_again(adapted, tmp_path):
+    settings = ask("ldpe", watch=Watch(layer=2, head=3, every=3))
+    trace = Trace(settings, dataclasses.asdict(adapted.capabilities("embedded", "fp32")))
+    for event in adapted.stream(settings):
+        trace.append(event)
+    again = Trace.load(trace.save(tmp_path / "run.json.gz"))
+    assert [step.token for step in again.steps] == [step.token for step in trace.steps]
+    assert again.finish == trace.finish and again.capabilities == trace.capabilities
+    for one, other in zip(again.steps, trace.steps, strict=True):
+        np.testing.assert_allclose(one.entropy, other.entropy, rtol=1e-3, atol=1e-3)
+        assert np.array_equal(one.state, other.state)
+        assert (one.logits is None) == (other.logits is None)
+    names = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("backend.Lab", lambda: adapted, raising=False)
+        exec(compile(trace.to_script(), "script", "exec"), names)
+    assert names["event"].text == trace.finish.text

@@ -116,7 +116,7 @@ def _dequantise(gguf: Path, into: Path) -> None:
 
 
 def _split_digits(tokenizer) -> None:
-    """The GGUF asks for the pre-tokeniser 'smollm': digits one by one, then as GPT-2; transformers reads the second alone."""
+    """Digits one by one, then GPT-2's rule: what the GGUF calls 'smollm', and transformers reads as GPT-2's alone."""
     from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
 
     tokenizer.backend_tokenizer.pre_tokenizer = Sequence(

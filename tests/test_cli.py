@@ -55,6 +55,13 @@ def test_no_watch_leaves_the_probes_out_and_the_tokens_alone():
     assert [event.get("token") for event in seen] == [event.get("token") for event in unseen]
 
 
+def test_a_reader_that_leaves_gets_no_traceback():
+    piped = f"{sys.executable} -m backend generate --prompt hello --max-new-tokens 8 --json | head -1"
+    done = subprocess.run(piped, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert json.loads(done.stdout)["index"] == 1
+    assert "Traceback" not in done.stderr and "BrokenPipe" not in done.stderr
+
+
 def test_prompt_from_stdin():
     done = run("generate", "--prompt", "-", "--max-new-tokens", "4", input="What is the capital of France?")
     assert done.returncode == 0 and "cap" in done.stdout

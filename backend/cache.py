@@ -296,6 +296,7 @@ class FramedCache:
         """Add the move of tokens lo ≤ j < hi that query t or a later one can see."""
         sinks = self.policy.sinks
         local = sinks if self.policy.window is None else max(sinks, t + 1 - self.policy.window)
+        local = hi if group == CAPPED and self._only_sinks_move else local
         for first, last in ((lo, min(hi, sinks)), (max(lo, local), hi)):
             if first < last:
                 slot = self._slot(first)

@@ -208,7 +208,7 @@ class _Run:
             p_eos=choice.p_end,
             spread=choice.spread,
             context=cache.length,
-            attended=_attended(cache),
+            attended=attended_keys(cache),
             goal=goal,
             remaining=None if goal is None else goal - index,
             seconds=seconds,
@@ -249,6 +249,6 @@ class _Run:
         return ()
 
 
-def _attended(cache: FramedCache) -> int:
+def attended_keys(cache: FramedCache) -> int:
     """Keys the last query read saw."""
     return sum(max(0, int(hi) - int(lo)) for lo, hi, _ in cache.policy.segments(cache.length - 1))

@@ -55,14 +55,14 @@ class Rope:
         """cos and sin [n, width] of frames [n], laid out for `rotate`."""
         frames = np.asarray(frames, dtype=np.float64)
         angle = torch.from_numpy(frames)[:, None] * self.inv_freq.double()
-        cos, sin = angle.cos(), angle.sin()
+        cos, sin = angle.cos() * self.scaling, angle.sin() * self.scaling
         trained = (frames == np.floor(frames)) & (frames >= 0) & (frames < self.trained)
         if dtype != torch.float64 and trained.any():
             rows = torch.from_numpy(trained)
             learned = torch.from_numpy(frames[trained]).float()[:, None] * self.inv_freq
-            cos[rows], sin[rows] = learned.cos().double(), learned.sin().double()
+            cos[rows], sin[rows] = (x.mul_(self.scaling).double() for x in (learned.cos(), learned.sin()))
         spread = (lambda x: x.repeat_interleave(2, -1)) if self.interleaved else (lambda x: torch.cat((x, x), -1))
-        return tuple((spread(x) * self.scaling).to(device, dtype) for x in (cos, sin))  # type: ignore[return-value]
+        return spread(cos).to(device, dtype), spread(sin).to(device, dtype)
 
     def rotate(self, x: Tensor, phases: tuple[Tensor, Tensor]) -> Tensor:
         """Rotate x [..., n, head_dim] by phases of n frames, with transformers' own arithmetic."""

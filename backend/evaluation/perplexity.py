@@ -1,0 +1,90 @@
+"""Negative log-likelihood of a text against position, under any position policy (002 fig. 3, table 1)."""
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from backend.engine import CHUNK, Control, Lab, attended_keys
+from backend.positions import Policy
+from backend.settings import RunSettings
+from backend.steps import Logits
+
+STATES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """What one chunk of a text showed.
+
+    position: tokens read so far. nll [k]: nats of each token of the chunk that had one before it. seconds: of
+    computing so far. tokens_per_second: of this chunk. cache_bytes: memory of the cache. entropy [layers, heads]:
+    attention entropy in nats of the chunk's last row, which saw `attended` keys; logits: of that row.
+    states [s, width]: first-layer outputs (float16) at state_positions [s].
+    """
+
+    position: int
+    nll: np.ndarray
+    seconds: float
+    tokens_per_second: float
+    cache_bytes: int
+    entropy: np.ndarray
+    attended: int
+    logits: Logits
+    states: np.ndarray
+    state_positions: np.ndarray
+
+
+def tokenise(lab: Lab, text: str, settings: RunSettings, most: int) -> torch.Tensor:
+    """The first `most` token ids [n] of a text, without a chat template. Raises ValueError where there are under two."""
+    loaded = lab.models.load(settings.model, settings.precision)
+    # A token is at least one character, and hardly ever more than 16 on average.
+    ids = loaded.tokenizer(text[: 16 * most], add_special_tokens=False)["input_ids"][:most]
+    if len(ids) < 2:
+        raise ValueError("the text has fewer than two tokens: paste or upload a longer one")
+    return torch.tensor(ids)
+
+
+def read(
+    lab: Lab, token_ids: torch.Tensor, settings: RunSettings, control: Control | None = None, chunk: int = CHUNK
+) -> Iterator[Chunk]:
+    """Read a text of token ids [n] chunk by chunk; its prompt, method and sampling settings do not matter.
+
+    Memory is that of the policy's cache and one chunk. Ends early, without an error, when the control is stopped.
+    """
+    control = control or Control()
+    runner = lab.runner(settings.model_copy(update={"method": "none"}))
+    cache = runner.cache(Policy.of(settings), len(token_ids))
+    probe = runner.probe(settings.watch)
+    spent, last = 0.0, None
+    for ids in token_ids.split(chunk):
+        if control.stopped:
+            return
+        started, first = time.perf_counter(), cache.length
+        logits = runner.read(ids, cache, probe, every_row=True)
+        nll = _nll(logits if last is None else torch.cat((last, logits)), ids if last is not None else ids[1:])
+        last = logits[-1:]
+        seconds = time.perf_counter() - started
+        spent += seconds
+        entropy, attended = probe.prefilled() if len(ids) > 1 else (probe.decoded()[None], np.array([attended_keys(cache)]))
+        rows = np.unique(np.linspace(0, len(ids) - 1, min(STATES, len(ids))).astype(int))
+        yield Chunk(
+            position=cache.length,
+            nll=nll,
+            seconds=spent,
+            tokens_per_second=len(ids) / seconds,
+            cache_bytes=cache.bytes,
+            entropy=entropy[-1],
+            attended=int(attended[-1]),
+            logits=probe.logits(cache, *control.watched(settings.watch)),
+            states=probe.states(rows.tolist()),
+            state_positions=rows + first,
+        )
+
+
+def _nll(logits: torch.Tensor, tokens: torch.Tensor) -> np.ndarray:
+    """Nats [k] of tokens [k] under the rows [≥ k, vocabulary] before them."""
+    return torch.nn.functional.cross_entropy(logits[: len(tokens)], tokens, reduction="none").cpu().numpy()

@@ -431,9 +431,8 @@ def test_a_target_below_one_is_refused():
 
 # The whole path: an adapter, through the lab, on the embedded model
 
-
 PROMPT = "Why is the sky blue?"
-TOKENS = 40
+FEW = 16
 
 
 @pytest.fixture(scope="module")
@@ -464,7 +463,7 @@ def reference_model(adapted):
 
 
 def ask(method, **more):
-    given = {"precision": "fp32", "target": 30, "max_new_tokens": TOKENS, **more}
+    given = {"precision": "fp32", "target": 30, "max_new_tokens": FEW, **more}
     return RunSettings(prompt=PROMPT, method=method, **given)
 
 
@@ -480,27 +479,33 @@ def written(lab, settings):
     return [step.token for step in steps], steps, finish
 
 
-def generated(model, ids):
+def generated(model, ids, tokens=FEW):
     """What transformers writes greedily, without the end mark."""
     out = model.generate(
-        ids, attention_mask=torch.ones_like(ids), max_new_tokens=TOKENS, do_sample=False, pad_token_id=2
+        ids, attention_mask=torch.ones_like(ids), max_new_tokens=tokens, do_sample=False, pad_token_id=2
     )
     return [token for token in out[0, ids.shape[1]:].tolist() if token != 2]
 
 
-@pytest.mark.parametrize("kind", ["ldpe", "pre"])
-def test_the_lab_writes_what_transformers_writes_with_the_same_signal(adapted, reference_model, kind):
+@pytest.fixture(scope="module")
+def unsignalled(reference_model):
+    """What transformers writes with the LoRA and no signal."""
+    return generated(reference_model, prompt_ids())
+
+
+@pytest.mark.parametrize(("kind", "most"), [("ldpe", 40), ("pre", FEW)])
+def test_the_lab_writes_what_transformers_writes(adapted, reference_model, unsignalled, kind, most):
     ids = prompt_ids()
     with signalling(SignalContext(adapters.find(kind, "embedded").settings, [ids.shape[1]], [30])):
-        expected = generated(reference_model, ids)
-    tokens, _, finish = written(adapted, ask(kind))
-    assert tokens == expected and len(tokens) >= 20
-    assert tokens != generated(reference_model, ids)
+        expected = generated(reference_model, ids, most)
+    tokens, _, finish = written(adapted, ask(kind, max_new_tokens=most))
+    assert tokens == expected and len(tokens) > FEW // 2
+    assert tokens[:FEW] != unsignalled
     assert (finish.tokens, finish.error) == (len(tokens), len(tokens) - 30)
 
 
-def test_gain_zero_is_the_plain_adapter(adapted, reference_model):
-    assert written(adapted, ask("orpe"))[0] == generated(reference_model, prompt_ids())
+def test_gain_zero_is_the_plain_adapter(adapted, unsignalled):
+    assert written(adapted, ask("orpe"))[0] == unsignalled
 
 
 def test_a_count_of_one_is_shown_before_the_end_mark_is_due(adapted):
@@ -526,7 +531,7 @@ def test_a_new_target_is_read_from_the_next_token_on(adapted, reference_model):
     ids = prompt_ids()
     context = SignalContext(adapters.find("ldpe", "embedded").settings, [ids.shape[1]], [30])
     expected, feed, cache = [], ids, DynamicCache()
-    for index in range(1, TOKENS + 1):
+    for index in range(1, FEW + 1):
         with signalling(context), torch.no_grad():
             token = int(reference_model(feed, past_key_values=cache).logits[0, -1].argmax())
         if token == 2:
@@ -561,7 +566,7 @@ def test_words_and_characters_are_estimated_from_what_was_written(adapted, unit,
 def test_the_prompted_baseline_is_a_prompt(adapted):
     tokens, _, _ = written(adapted, ask("prompted", target=20, unit="words"))
     question = f"Answer the following question in 20 words:\n{PROMPT}"
-    assert tokens == written(adapted, RunSettings(prompt=question, precision="fp32", max_new_tokens=TOKENS))[0]
+    assert tokens == written(adapted, RunSettings(prompt=question, precision="fp32", max_new_tokens=FEW))[0]
 
 
 def test_two_runs_at_once_keep_their_targets(adapted):

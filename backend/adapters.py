@@ -103,7 +103,7 @@ def find(method: Method, model: str) -> Adapter | None:
     return fitting
 
 
-def available(model: str) -> dict[Method, str | None]:
+def available(model: str) -> dict[str, str | None]:
     """Every length method, with the reason why it cannot be used on a model, or None where it can."""
     return {method: _missing(method, model) for method in get_args(Method)}
 

@@ -583,7 +583,7 @@ def test_two_runs_at_once_keep_their_targets(adapted):
     assert together == alone and alone[3] != alone[90]
 
 
-def test_a_recorded_run_comes_back_and_its_script_makes_it_again(adapted, tmp_path):
+def test_a_recorded_run_comes_back_and_its_exports_make_it_again(adapted, tmp_path):
     settings = ask("ldpe", watch=Watch(layer=2, head=3, every=3))
     trace = Trace(settings, dataclasses.asdict(adapted.capabilities("embedded", "fp32")))
     for event in adapted.stream(settings):
@@ -595,8 +595,11 @@ def test_a_recorded_run_comes_back_and_its_script_makes_it_again(adapted, tmp_pa
         np.testing.assert_allclose(one.entropy, other.entropy, rtol=1e-3, atol=1e-3)
         assert np.array_equal(one.state, other.state)
         assert (one.logits is None) == (other.logits is None)
-    names = {}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("backend.Lab", lambda: adapted, raising=False)
-        exec(compile(trace.to_script(), "script", "exec"), names)
-    assert names["event"].text == trace.finish.text
+    cells = [cell["source"] for cell in trace.to_notebook()["cells"] if cell["cell_type"] == "code"]
+    for source in (trace.to_script(), "\n".join(cells)):
+        names = {}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("backend.Lab", lambda: adapted, raising=False)
+            exec(compile(source, "export", "exec"), names)
+        assert names["event"].text == trace.finish.text
+    assert len(names["figure"].data[0].z) == adapted.capabilities("embedded", "fp32").layers

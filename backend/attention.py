@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import torch
@@ -168,58 +167,61 @@ def _grouped(cache: FramedCache, layer: int, q: Tensor) -> Iterator[tuple[int, P
 
 def _scores(
     cache: FramedCache, layer: int, turned: Tensor, piece: Piece, group: int, scale: float, slopes: Tensor | None,
-    rows: list[int] | None = None,
+    rows: list[int],
 ) -> Tensor:
-    """Pre-softmax scores [heads, rows, keys] of some of the chunk's rows (None: all), −inf where unseen."""
-    heads, width = turned.shape[0], turned.shape[-1]
-    picked = turned if rows is None else turned[:, rows]
-    grouped = picked.reshape(cache.shape.heads, -1, width)
-    keys = cache.keys(layer, piece.lo, piece.hi).transpose(1, 2)
-    score = torch.baddbmm(_nothing(turned.dtype, turned.device), grouped, keys, beta=0, alpha=scale)
-    score = score.view(heads, -1, score.shape[-1])
+    """Pre-softmax scores [heads, rows, keys] of some of the chunk's rows, −inf where unseen."""
+    grouped = turned[:, rows].reshape(cache.shape.heads, -1, turned.shape[-1])
+    score = _product(grouped, cache.keys(layer, piece.lo, piece.hi)).mul_(scale).view(len(turned), len(rows), -1)
     if slopes is not None:
         score = score + _bias(cache, piece, group, slopes, rows)
     if piece.causal:
         score = score.masked_fill(_upper(rows, score), -math.inf)
     elif piece.mask is not None:
-        score = score.masked_fill(~(piece.mask if rows is None else piece.mask[rows]), -math.inf)
+        score = score.masked_fill(~piece.mask[rows], -math.inf)
     return score
 
 
-@lru_cache
-def _nothing(dtype: torch.dtype, device: torch.device) -> Tensor:
-    return torch.zeros((), dtype=dtype, device=device)
+def _product(q: Tensor, keys: Tensor) -> Tensor:
+    """q [kv heads, n, width] · keysᵀ [kv heads, width, m], by the order of factors whose kernel reads keys fastest."""
+    if q.dtype == torch.bfloat16 and q.device.type == "cpu":
+        return torch.bmm(keys, q.transpose(1, 2)).transpose(1, 2).contiguous()
+    return torch.bmm(q, keys.transpose(1, 2))
 
 
-def _upper(rows: list[int] | None, score: Tensor) -> Tensor:
-    n, m = score.shape[-2:]
-    index = torch.arange(n) if rows is None else torch.tensor(rows)
-    return (torch.arange(m) > index[:, None]).to(score.device)
+def _upper(rows: list[int], score: Tensor) -> Tensor:
+    return (torch.arange(score.shape[-1]) > torch.tensor(rows)[:, None]).to(score.device)
 
 
 def _look(cache: FramedCache, layer: int, q: Tensor, scale: float, probe: Probe) -> None:
     """Show a probe the scores that transformers' kernel keeps to itself."""
-    rows = None if q.shape[1] == 1 else probe.sampled(q.shape[1])
+    one = q.shape[1] == 1
+    rows = [0] if one else probe.sampled(q.shape[1])
     found = [_scores(cache, layer, t, piece, g, scale, None, rows) for g, piece, t in _grouped(cache, layer, q)]
     scores = torch.cat(found, -1)
-    probe.one(layer, scores[:, 0]) if rows is None else probe.rows(layer, scores)
+    probe.one(layer, scores[:, 0]) if one else probe.rows(layer, scores)
 
 
 def _attend_one(
     cache: FramedCache, layer: int, q: Tensor, scale: float, probe: Probe | None, slopes: Tensor | None
 ) -> Tensor:
-    """One query: scores against each group, one softmax, one weighted sum."""
-    found = [
-        (piece, _scores(cache, layer, turned, piece, group, scale, slopes))
-        for group, piece, turned in _grouped(cache, layer, q)
-    ]
+    """One query: scores against each piece, one softmax, one weighted sum."""
+    kv_heads, found = cache.shape.heads, []
+    for group, piece, turned in _grouped(cache, layer, q):
+        grouped = turned.view(kv_heads, -1, turned.shape[-1])
+        score = _product(grouped, cache.keys(layer, piece.lo, piece.reach)).mul_(scale)
+        if slopes is not None:
+            bias = _bias(cache, piece, group, slopes).view(kv_heads, -1, piece.hi - piece.lo)
+            score[..., : piece.hi - piece.lo] += bias
+        if piece.reach > piece.hi:
+            score[..., piece.hi - piece.lo :] = -math.inf
+        found.append((piece, score))
     scores = found[0][1] if len(found) == 1 else torch.cat([score for _, score in found], -1)
     if probe is not None:
-        probe.one(layer, scores[:, 0])
-    weights = torch.softmax(scores, -1).to(q.dtype).view(cache.shape.heads, -1, scores.shape[-1])
+        probe.one(layer, scores.view(len(q), -1))
+    weights = torch.softmax(scores, -1)
     out, start = None, 0
     for piece, score in found:
-        part = torch.bmm(weights[..., start : start + score.shape[-1]], cache.values(layer, piece.lo, piece.hi))
+        part = torch.bmm(weights[..., start : start + score.shape[-1]], cache.values(layer, piece.lo, piece.reach))
         out, start = part if out is None else out + part, start + score.shape[-1]
     assert out is not None
     return out.view(q.shape)

@@ -20,13 +20,15 @@ from backend.positions import CAPPED, NEAR, SQUEEZED, Policy, Rope
 Phases = tuple[Tensor, Tensor]
 
 SLACK = 256
+STRIDE = 64
 
 
 class Piece(NamedTuple):
     """Keys of slots lo ≤ slot < hi, all in one group's frame, as the rows of a chunk see them.
 
-    mask: bool [rows, hi − lo], True where seen; None: every row sees them all.
-    causal: row r sees the first r + 1 of them. first: position of the token in slot lo.
+    first: position of the token in slot lo. mask: bool [rows, hi − lo], True where seen; None: every row sees them
+    all. causal: row r sees the first r + 1 of them. reach: a single query's products run to this slot, so that their
+    shapes, for which kernels are made, change only now and then.
     """
 
     lo: int
@@ -34,6 +36,7 @@ class Piece(NamedTuple):
     first: int
     mask: Tensor | None = None
     causal: bool = False
+    reach: int = 0
 
 
 class Move(NamedTuple):
@@ -77,13 +80,11 @@ class FramedCache:
 
     Use: `begin(n)`, then for each layer `write(layer, k, v)` and, in the order of the groups, `move(layer, group)`
     before the keys of that group are read, then `end()`. rope None: no rotation (ALiBi).
-    columns: store keys as columns [heads, width, slots], which makes a single query's products faster.
     rotations: number of key rotations per layer so far. chunk: the one under way, or the last one.
     """
 
-    def __init__(self, shape: Shape, policy: Policy, rope: Rope | None, room: int = 256, columns: bool = False):
+    def __init__(self, shape: Shape, policy: Policy, rope: Rope | None, room: int = 256):
         self.shape, self.policy, self.rope = shape, policy, rope
-        self.columns = columns
         self.length = 0
         self.rotations = 0
         self._dropped = 0
@@ -97,18 +98,17 @@ class FramedCache:
     # ---- storage
 
     def _allocate(self, slots: int) -> None:
-        """Buffers for `slots` tokens, one a layer, old contents kept."""
-        self._keys = self._grown(self._keys, slots, self.columns)
-        self._values = self._grown(self._values, slots, False)
+        """Buffers for at least `slots` tokens, one a layer, old contents kept."""
+        slots = _whole(slots)
+        self._keys = self._grown(self._keys, slots)
+        self._values = self._grown(self._values, slots)
         if self.policy.moves and self.rope is not None:
-            self._raw = self._grown(self._raw, min(slots, self.policy.sinks) if self._only_sinks_move else slots, False)
+            self._raw = self._grown(self._raw, self.policy.sinks if self._only_sinks_move else slots)
         self.slots = slots
 
-    def _grown(self, old: list[Tensor], slots: int, columns: bool) -> list[Tensor]:
+    def _grown(self, old: list[Tensor], slots: int) -> list[Tensor]:
         s = self.shape
-        size = (s.heads, s.width, slots) if columns else (s.heads, slots, s.width)
-        new = [torch.empty(size, dtype=s.dtype, device=s.device) for _ in range(s.layers)]
-        new = [x.transpose(-1, -2) for x in new] if columns else new
+        new = [torch.zeros(s.heads, slots, s.width, dtype=s.dtype, device=s.device) for _ in range(s.layers)]
         for fresh, kept in zip(new, old):
             fresh[:, : kept.shape[1]] = kept
         return new
@@ -237,7 +237,8 @@ class FramedCache:
             return []
         first, last = int(lo[seen].min()), int(hi[seen].max())
         if len(rows) == 1:
-            return [self._piece(first, last)]
+            piece = self._piece(first, last)
+            return [piece._replace(reach=min(piece.lo + _whole(piece.hi - piece.lo), self.slots))]
         if not seen.all():
             return [self._masked(first, last, lo, hi)]
         inner, outer = int(lo.max()), int(hi.min())
@@ -272,7 +273,7 @@ class FramedCache:
             last = out[-1]
             contiguous = last.hi == piece.lo and last.first + last.hi - last.lo == piece.first
             if contiguous and last.mask is None and piece.mask is None and not last.causal and not piece.causal:
-                out[-1] = last._replace(hi=piece.hi)
+                out[-1] = last._replace(hi=piece.hi, reach=piece.reach)
             else:
                 out.append(piece)
         return out
@@ -303,3 +304,8 @@ class FramedCache:
                 tokens = np.arange(first, last)
                 phases = None if group == CAPPED else self._phases(self.policy.key_frame(tokens, group))
                 moves.setdefault(group, []).append(Move(slot, slot + last - first, phases))
+
+
+def _whole(tokens: int) -> int:
+    """Rounded up to whole strides."""
+    return -(-tokens // STRIDE) * STRIDE

@@ -36,11 +36,12 @@ class Chooser:
         self.random = torch.Generator().manual_seed(settings.seed)
         self.shape = _shape(settings)
 
-    def choose(self, logits: Tensor, read: Tensor, goal: int | None) -> Choice:
-        """logits [vocabulary] in float32, token ids read so far [n], goal in tokens (for the decaying penalty)."""
-        scores = logits.cpu()[None]
-        log_p = torch.log_softmax(scores[0], -1)
-        shaped = self._decaying(goal)(read[None], self.shape(read[None], scores))[0]
+    def choose(self, logits: Tensor, read: list[int], goal: int | None) -> Choice:
+        """logits [vocabulary] in float32, token ids read so far, goal in tokens (for the decaying penalty)."""
+        scores = logits.cpu()
+        log_p = torch.log_softmax(scores, -1)
+        shaping = LogitsProcessorList([*self.shape, *self._decaying(goal)])
+        shaped = shaping(torch.tensor([read]), scores[None])[0] if shaping else scores
         token = int(shaped.argmax()) if self.settings.temperature == 0 else self._sampled(shaped)
         p = log_p.exp()
         spread = -torch.dot(p, log_p.clamp_min(-1e4))
@@ -49,11 +50,11 @@ class Chooser:
     def _sampled(self, scores: Tensor) -> int:
         return int(torch.multinomial(torch.softmax(scores, -1), 1, generator=self.random))
 
-    def _decaying(self, goal: int | None) -> LogitsProcessorList:
+    def _decaying(self, goal: int | None) -> list[ExponentialDecayLengthPenalty]:
         """From the goal on, the end mark gains score exponentially with every token."""
         if self.settings.method != "exp_decay" or goal is None:
-            return LogitsProcessorList()
-        return LogitsProcessorList([ExponentialDecayLengthPenalty((goal, DECAY), self.ends, self.prompt)])
+            return []
+        return [ExponentialDecayLengthPenalty((goal, DECAY), self.ends, self.prompt)]
 
 
 def _shape(settings: RunSettings) -> LogitsProcessorList:

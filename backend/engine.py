@@ -19,7 +19,7 @@ from backend.positions import Policy
 from backend.probes import Probe
 from backend.prompt import TextStream, end_ids, token_ids
 from backend.runner import Runner, runner
-from backend.settings import SIGNAL_METHODS, RunSettings, Watch
+from backend.settings import LIMIT_METHODS, SIGNAL_METHODS, RunSettings, Unit, Watch
 from backend.signals import SignalContext
 from backend.signals.units import characters, in_tokens, length, words
 from backend.steps import Finish, Logits, Reading, Reason, Step
@@ -152,7 +152,7 @@ class _Run:
         read = self.ids.tolist()
         while not self.control.stopped and logits is not None:
             goal = self.goal()
-            choice = self.chooser.choose(logits, torch.tensor(read), goal)
+            choice = self.chooser.choose(logits, read, goal)
             if choice.token in self.chooser.ends:
                 reason = "eos"
                 break
@@ -173,8 +173,12 @@ class _Run:
         """The target in force, in tokens."""
         if not self.settings.steered:
             return None
-        goal = self.control.goal(self.settings)
-        return in_tokens(goal, self.settings.unit, self.text.text, len(self.text.tokens))
+        return in_tokens(self.control.goal(self.settings), self._unit, self.text.text, len(self.text.tokens))
+
+    @property
+    def _unit(self) -> Unit:
+        """What the goal counts: a limit is always in tokens."""
+        return "tokens" if self.settings.method in LIMIT_METHODS else self.settings.unit
 
     def _prefill(self, cache: FramedCache, probe: Probe | None, started: float) -> tuple[Tensor | None, Reading | None]:
         """Read the prompt, in chunks that a stop can end; logits of its last row, or None when stopped."""
@@ -225,7 +229,7 @@ class _Run:
 
     def _finish(self, reason: Reason, cache: FramedCache, prefill: float, decode: float) -> Finish:
         settings, text, tokens = self.settings, self.text.text, len(self.text.tokens)
-        error = length(settings.unit, text, tokens) - self.control.goal(settings) if settings.steered else None
+        error = length(self._unit, text, tokens) - self.control.goal(settings) if settings.steered else None
         return Finish(
             reason=reason,
             text=text,

@@ -41,7 +41,7 @@ class Runner:
         about = self.capabilities
         shape = Shape(about.layers, about.kv_heads, about.head_dim, self.model.dtype, self.model.device)
         rope = None if about.position == "alibi" else Rope.of(self.model.config, policy.base_factor)
-        return FramedCache(shape, policy, rope, room, columns=self.fused is not None)
+        return FramedCache(shape, policy, rope, room)
 
     def probe(self, watch) -> Probe:
         """A probe fitted to the model."""

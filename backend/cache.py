@@ -51,7 +51,8 @@ class Move(NamedTuple):
 class Chunk:
     """Everything about the rows being processed that all layers share.
 
-    rows: their positions. write: slot of the first. born: phases of their keys; turned: of their queries, by group.
+    rows: their positions. write: slot of the first. born: phases of their keys; turned: of their queries, by group
+    (a token's own key and query stand in the same near frame).
     pieces and moves: by group, to be used in the order NEAR, SQUEEZED, CAPPED.
     """
 
@@ -162,8 +163,10 @@ class FramedCache:
             if found:
                 pieces.setdefault(group, []).extend(found)
         pieces = {group: self._joined(found) for group, found in pieces.items()}
-        turned = {g: self._phases(self.policy.query_frame(rows, g)) for g in pieces} if self.rope else {}
         born = self._phases(self.policy.key_frame(rows, NEAR)) if self.rope else None
+        turned = {g: self._phases(self.policy.query_frame(rows, g)) for g in pieces if g != NEAR} if self.rope else {}
+        if born is not None:
+            turned[NEAR] = born
         self.chunk = Chunk(rows, self._slot(self.length), born, turned, pieces, self._moves(rows))
         return self.chunk
 

@@ -51,7 +51,7 @@ class Int8:
         self.bias = bias
 
     def __call__(self, x: Tensor, fuse: str = "none", other: Tensor | None = None) -> Tensor:
-        if len(x) == 1:
+        if x.shape[0] == 1:
             out = torch._weight_int8pack_mm(x, self.weight, self.scale)
         else:
             out = F.linear(x, self.weight.to(x.dtype)) * self.scale
@@ -107,9 +107,9 @@ class Fused:
         return self.head(hidden)
 
     def _layer(self, layer: Layer, index: int, x: Tensor, cache: FramedCache, probe: Probe | None) -> Tensor:
-        n = len(x)
+        n = x.shape[0]
         qkv = layer.qkv(_rms(x, layer.before)).view(n, -1, self.width).transpose(0, 1)
-        q, k, v = qkv.split((self.heads, self.kv_heads, self.kv_heads))
+        q, k, v = qkv[: self.heads], qkv[self.heads : -self.kv_heads], qkv[-self.kv_heads :]
         q = _rms(q, layer.q_norm) if layer.q_norm else q
         k = _rms(k, layer.k_norm) if layer.k_norm else k
         mixed = attend(cache, index, q, k, v, self.width**-0.5, probe)

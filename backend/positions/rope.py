@@ -52,7 +52,7 @@ class Rope:
         return 2 * len(self.inv_freq)
 
     def phases(self, frames: np.ndarray, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-        """cos and sin [n, width] of frames [n], laid out for `rotate`."""
+        """cos and signed sin [n, width] of frames [n], laid out for `rotate`."""
         frames = np.asarray(frames, dtype=np.float64)
         angle = torch.from_numpy(frames)[:, None] * self.inv_freq.double()
         cos, sin = angle.cos() * self.scaling, angle.sin() * self.scaling
@@ -61,18 +61,19 @@ class Rope:
             rows = torch.from_numpy(trained)
             learned = torch.from_numpy(frames[trained]).float()[:, None] * self.inv_freq
             cos[rows], sin[rows] = (x.mul_(self.scaling).double() for x in (learned.cos(), learned.sin()))
-        spread = (lambda x: x.repeat_interleave(2, -1)) if self.interleaved else (lambda x: torch.cat((x, x), -1))
-        return spread(cos).to(device, dtype), spread(sin).to(device, dtype)
+        if self.interleaved:
+            pairs = cos.repeat_interleave(2, -1), torch.stack((-sin, sin), -1).flatten(-2)
+        else:
+            pairs = torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)
+        return pairs[0].to(device, dtype), pairs[1].to(device, dtype)
 
     def rotate(self, x: Tensor, phases: tuple[Tensor, Tensor]) -> Tensor:
         """Rotate x [..., n, head_dim] by phases of n frames, with transformers' own arithmetic."""
         cos, sin = phases
-        turned, rest = x[..., : self.width], x[..., self.width :]
-        turned = (turned * cos) + (self._quarter_turn(turned) * sin)
-        return torch.cat((turned, rest), -1) if rest.shape[-1] else turned
+        if self.width < x.shape[-1]:
+            return torch.cat((self.rotate(x[..., : self.width], phases), x[..., self.width :]), -1)
+        return x * cos + self._swapped(x) * sin
 
-    def _quarter_turn(self, x: Tensor) -> Tensor:
-        if self.interleaved:
-            return torch.stack((-x[..., 1::2], x[..., ::2]), -1).flatten(-2)
-        half = x.shape[-1] // 2
-        return torch.cat((-x[..., half:], x[..., :half]), -1)
+    def _swapped(self, x: Tensor) -> Tensor:
+        """Both members of each pair exchanged; the sign of the rotation is in the sines."""
+        return x.unflatten(-1, (-1, 2)).flip(-1).flatten(-2) if self.interleaved else x.roll(self.width // 2, -1)

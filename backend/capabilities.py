@@ -10,7 +10,8 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 Position = Literal["rope", "alibi", "other"]
 
-ROPE_FAMILIES = frozenset({"llama", "mistral", "qwen2", "qwen3", "gpt_neox", "gptj"})
+LLAMA_SHAPED = frozenset({"llama", "mistral", "qwen2", "qwen3"})
+ROPE_FAMILIES = LLAMA_SHAPED | {"gpt_neox", "gptj"}
 ALIBI_FAMILIES = frozenset({"mpt"})
 LEARNED_POSITION_FAMILIES = frozenset({"gpt2", "gpt_neo", "gpt_bigcode", "opt", "biogpt"})
 FIXED_ROPE_TYPES = frozenset({"default", "linear", "llama3", "yarn"})
@@ -24,7 +25,7 @@ class Capabilities:
     family: transformers' model_type. heads, kv_heads: query and key heads of a layer. width: size of the hidden state.
     parameters: number of weights, shared ones once. training_length: tokens of context the model was trained for,
     None where its config does not say. rope_type, rope_base: as in its config, None without RoPE.
-    unsupported: a sentence saying why not, by control (pic, ntk, window, signals, int8, 4bit, probes).
+    unsupported: a sentence saying why not, by control (pic, ntk, window, signals, int8, int4, 4bit, probes).
     """
 
     model: str
@@ -111,8 +112,11 @@ def _unsupported_precisions(config: PreTrainedConfig, device: torch.device) -> d
         reasons["4bit"] = "4-bit weights need bitsandbytes, which has no build here: choose bf16 or int8."
         if device.type == "cuda":
             reasons["int8"] = "int8 on a GPU needs bitsandbytes, which has no build here: choose bf16."
-    if device.type == "cpu" and position(config) == "other":
-        reasons["int8"] = f"The lab's int8 weights do not cover the layers of {config.model_type}: choose bf16."
+    if device.type == "cuda":
+        reasons["int4"] = "The lab's int4 weights are for the CPU: choose 4bit on a GPU."
+    elif config.model_type not in LLAMA_SHAPED:
+        why = "The lab's {} weights do not cover the layers of " + f"{config.model_type}: choose bf16."
+        reasons |= {kind: why.format(kind) for kind in ("int8", "int4")}
     return reasons
 
 

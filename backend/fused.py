@@ -16,9 +16,9 @@ from transformers import PreTrainedModel
 
 from backend.attention import attend
 from backend.cache import FramedCache
+from backend.capabilities import LLAMA_SHAPED
 from backend.probes import Probe
 
-FAMILIES = frozenset({"llama", "mistral", "qwen2", "qwen3"})
 LARGEST = 2_000_000_000
 
 
@@ -55,12 +55,42 @@ class Int8:
             out = torch._weight_int8pack_mm(x, self.weight, self.scale)
         else:
             out = F.linear(x, self.weight.to(x.dtype)) * self.scale
-        out = out if self.bias is None else out + self.bias
-        if fuse == "swish":
-            return F.silu(out)
-        if other is not None:
-            return out * other if fuse == "mul" else out + other
-        return out
+        return _followed(out, self.bias, fuse, other)
+
+
+class Int4:
+    """A projection with 4-bit weights, a scale and an offset for every 32: the grid of the Q4_1 file format."""
+
+    GROUP = 32
+
+    def __init__(self, weight: Tensor, bias: Tensor | None):
+        groups = weight.float().unflatten(1, (-1, self.GROUP))
+        low, high = groups.aminmax(dim=-1)
+        scale = ((high - low) / 15).clamp_min(1e-12)
+        steps = ((groups - low[..., None]) / scale[..., None]).round().clamp(0, 15).to(torch.int32).flatten(1)
+        self.weight = torch.ops.aten._convert_weight_to_int4pack_for_cpu(steps, 1)
+        self.grid = torch.stack((scale, low + 8 * scale), -1).transpose(0, 1).contiguous().to(torch.bfloat16)
+        self.bias = bias
+
+    def __call__(self, x: Tensor, fuse: str = "none", other: Tensor | None = None) -> Tensor:
+        out = torch.ops.aten._weight_int4pack_mm_for_cpu(x.contiguous(), self.weight, self.GROUP, self.grid)
+        return _followed(out, self.bias, fuse, other)
+
+
+def _followed(out: Tensor, bias: Tensor | None, fuse: str, other: Tensor | None) -> Tensor:
+    """What a packed projection does within its kernel, after one that cannot."""
+    out = out if bias is None else out + bias
+    if other is not None:
+        return out * other if fuse == "mul" else out + other
+    return F.silu(out) if fuse == "swish" else out
+
+
+KINDS: dict[str, tuple[type, type]] = {
+    "bf16": (Packed, Packed),
+    "fp32": (Packed, Packed),
+    "int8": (Int8, Int8),
+    "int4": (Int4, Int8),
+}
 
 
 @dataclass(frozen=True)
@@ -79,17 +109,20 @@ class Layer:
 
 
 class Fused:
-    """A Llama-shaped causal LM for one sequence at a time. int8: weight-only int8 projections."""
+    """A Llama-shaped causal LM for one sequence at a time.
 
-    def __init__(self, model: PreTrainedModel, int8: bool = False):
+    precision: bf16 or fp32 keep the weights as they are; int8 and int4 round them (the head of int4 to int8).
+    """
+
+    def __init__(self, model: PreTrainedModel, precision: str):
         config = model.config
-        kind = Int8 if int8 else Packed
+        body, head = KINDS[precision]
         self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
         self.width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         self.embedding = model.get_input_embeddings().weight
-        self.layers = [_layer(block, kind) for block in model.base_model.layers]
+        self.layers = [_layer(block, body) for block in model.base_model.layers]
         self.norm = _norm(model.base_model.norm)
-        self.head = kind(model.get_output_embeddings().weight, None)
+        self.head = head(model.get_output_embeddings().weight, None)
 
     @torch.inference_mode()
     def hidden(self, embeds: Tensor, cache: FramedCache, probe: Probe | None = None) -> Tensor:
@@ -121,7 +154,7 @@ class Fused:
 def fits(model: PreTrainedModel) -> bool:
     """Whether a loaded model can run fused here: its family, unquantised, on the CPU, and not too large to keep twice."""
     return (
-        model.config.model_type in FAMILIES
+        model.config.model_type in LLAMA_SHAPED
         and model.device.type == "cpu"
         and model.dtype in (torch.bfloat16, torch.float32)
         and model.config.hidden_act == "silu"

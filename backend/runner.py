@@ -29,11 +29,11 @@ class Runner:
     def __init__(self, loaded: Loaded, exact: bool = False):
         self.model: PreTrainedModel = attach(loaded.model)
         self.capabilities = loaded.capabilities
-        int8 = loaded.capabilities.precision == "int8" and self.model.device.type == "cpu"
+        precision = loaded.capabilities.precision
         fused = fits(self.model) and not exact
-        if int8 and not fused:
-            raise ValueError("int8 on the CPU needs a model of the Llama, Mistral or Qwen families: choose bf16")
-        self.fused = Fused(self.model, int8) if fused else None
+        if precision in ("int8", "int4") and self.model.device.type == "cpu" and not fused:
+            raise ValueError(f"{precision} on the CPU needs a model of the Llama, Mistral or Qwen families: choose bf16")
+        self.fused = Fused(self.model, precision) if fused else None
         self.exact = exact
 
     def cache(self, policy: Policy, room: int = 256) -> FramedCache:

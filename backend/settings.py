@@ -10,7 +10,7 @@ Method = Literal[
 ]
 Unit = Literal["tokens", "words", "characters"]
 Pic = Literal["none", "naive", "ntk", "dynamic"]
-Precision = Literal["bf16", "fp32", "int8", "4bit"]
+Precision = Literal["bf16", "fp32", "int8", "int4", "4bit"]
 
 SIGNAL_METHODS: tuple[Method, ...] = ("ldpe", "orpe", "lrpe", "pre", "mnt_ldpe", "mnt_orpe")
 LIMIT_METHODS: tuple[Method, ...] = ("mnt_ldpe", "mnt_orpe")
@@ -39,7 +39,7 @@ class RunSettings(BaseModel):
 
     prompt: str = Field(description="the user's message; the model's chat template is applied to it")
     model: str = Field("embedded", max_length=300, description="'embedded', a hub id or a local folder from the allow-list")
-    precision: Precision = Field("bf16", description="weights as bf16, fp32, int8 (weight only) or 4-bit")
+    precision: Precision = Field("bf16", description="weights as bf16, fp32, weight-only int8 or int4 (CPU), or 4-bit by bitsandbytes")
 
     method: Method = Field("none", description="how the length is steered")
     target: int = Field(100, ge=1, le=MAX_TARGET, description="wanted length of the response, in `unit`")

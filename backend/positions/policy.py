@@ -57,6 +57,13 @@ class Policy:
     sinks: int = 10
     limit: float = math.inf
 
+    def __post_init__(self) -> None:
+        if self.kind == "dynamic" and self.literal and self.ratio < 1 and self.limit < self.recent:
+            raise ValueError(
+                f"the literal reading with a ratio below 1 brings capped tokens near again: give a distance limit of "
+                f"at least the recent length ({self.recent}), or choose the contiguous reading"
+            )
+
     @classmethod
     def of(cls, settings: RunSettings) -> "Policy":
         """The policy a run's settings ask for; a ratio of 1 compresses nothing and is plain."""

@@ -49,7 +49,10 @@ def test_one_frame_for_the_whole_prompt(asked: RunSettings, prompt: int):
 
 @settings(max_examples=100, deadline=None)
 @given(
-    window=st.integers(1, 12), sinks=st.integers(0, 5), over=st.integers(-1, 1), pic=st.sampled_from(("none", "dynamic"))
+    window=st.integers(1, 12),
+    sinks=st.integers(0, 5),
+    over=st.integers(-1, 1),
+    pic=st.sampled_from(("none", "dynamic")),
 )
 def test_each_query_sees_its_window_and_the_sinks(window: int, sinks: int, over: int, pic: str):
     n = max(1, window + over)

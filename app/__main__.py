@@ -1,4 +1,5 @@
 """`python -m app` opens the lab on http://127.0.0.1:7860; `python -m app --help` lists the rest."""
+
 from __future__ import annotations
 
 import argparse
@@ -13,12 +14,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
-import gradio as gr  # noqa: E402
+import gradio as gr
 
-from app import live, page, theme  # noqa: E402
-from backend.adapters import available  # noqa: E402
-from backend.engine import Lab  # noqa: E402
-from backend.models import ModelError, Models, allowed  # noqa: E402
+from app import live, page, theme
+from backend.adapters import available
+from backend.engine import Lab
+from backend.models import ModelError, Models, allowed
 
 
 def make(names: Sequence[str], concurrency: int = 1) -> gr.Blocks:
@@ -28,13 +29,28 @@ def make(names: Sequence[str], concurrency: int = 1) -> gr.Blocks:
     return page.build(lab, available, concurrency)
 
 
-def serve(demo: gr.Blocks, host: str | None = None, port: int | None = None, share: bool = False, block: bool = True) -> str:
+def serve(
+    demo: gr.Blocks, host: str | None = None, port: int | None = None, share: bool = False, block: bool = True
+) -> str:
     """Serves the page and returns its address. Without `host` it is 127.0.0.1, or what GRADIO_SERVER_NAME says."""
     _, address, _ = demo.launch(
-        server_name=host, server_port=port, share=share, prevent_thread_lock=not block, quiet=not block,
-        theme=theme.make(), css_paths=[live.STATIC / "style.css"], head=live.page_head(),
-        app_kwargs={"routes": live.routes()}, footer_links=["api"], run_history=False, enable_monitoring=False,
-        ssr_mode=False, pwa=False, max_file_size="64mb", show_error=True, mcp_server=False,
+        server_name=host,
+        server_port=port,
+        share=share,
+        prevent_thread_lock=not block,
+        quiet=not block,
+        theme=theme.make(),
+        css_paths=[live.STATIC / "style.css"],
+        head=live.page_head(),
+        app_kwargs={"routes": live.routes()},
+        footer_links=["api"],
+        run_history=False,
+        enable_monitoring=False,
+        ssr_mode=False,
+        pwa=False,
+        max_file_size="64mb",
+        show_error=True,
+        mcp_server=False,
     )
     return address
 
@@ -44,7 +60,9 @@ def main() -> None:
     parser.add_argument("--host", help="address to bind (default 127.0.0.1)")
     parser.add_argument("--port", type=int, default=int(os.environ.get("GRADIO_SERVER_PORT", 7860)))
     parser.add_argument("--models", type=Path, metavar="FILE", help="JSON list of models that may be loaded")
-    parser.add_argument("--allow-model", action="append", default=[], metavar="ID", help="one more hub id or local folder")
+    parser.add_argument(
+        "--allow-model", action="append", default=[], metavar="ID", help="one more hub id or local folder"
+    )
     parser.add_argument("--concurrency", type=int, default=1, help="runs at the same time (default 1)")
     parser.add_argument("--share", choices=["yes", "no"], default="no", help="a public address through gradio.live")
     given = parser.parse_args()

@@ -3,6 +3,7 @@
 Colours are names ("@c1", "@ink/0.2") that `resolve` or the page turns into the light or the dark palette (Okabe–Ito
 for series, viridis and cividis for scales), so that one chart serves both themes.
 """
+
 from __future__ import annotations
 
 import math
@@ -28,12 +29,28 @@ CIVIDIS = ("#00224e", "#123570", "#3b496c", "#575d6d", "#707173", "#8a8678", "#a
 
 PALETTES: dict[str, dict[str, str]] = {
     "light": {
-        "ink": "#1b2430", "muted": "#66717f", "grid": "#e6eaef", "paper": "#ffffff", "none": "#f4f6f8",
-        "c1": "#0072b2", "c2": "#d55e00", "c3": "#009e73", "c4": "#b4568a", "old": "#98a2ae",
+        "ink": "#1b2430",
+        "muted": "#66717f",
+        "grid": "#e6eaef",
+        "paper": "#ffffff",
+        "none": "#f4f6f8",
+        "c1": "#0072b2",
+        "c2": "#d55e00",
+        "c3": "#009e73",
+        "c4": "#b4568a",
+        "old": "#98a2ae",
     },
     "dark": {
-        "ink": "#e8edf3", "muted": "#93a0ae", "grid": "#29323d", "paper": "#151b23", "none": "#1c242e",
-        "c1": "#56b4e9", "c2": "#e69f00", "c3": "#2fc79a", "c4": "#dd92bb", "old": "#6c7885",
+        "ink": "#e8edf3",
+        "muted": "#93a0ae",
+        "grid": "#29323d",
+        "paper": "#151b23",
+        "none": "#1c242e",
+        "c1": "#56b4e9",
+        "c2": "#e69f00",
+        "c3": "#2fc79a",
+        "c4": "#dd92bb",
+        "old": "#6c7885",
     },
 }
 # The darkest steps of a scale vanish on a dark page, the lightest on a light one.
@@ -70,8 +87,13 @@ class Past:
 def encode(chart: Chart, run: int | str = 0, frame: int = 0) -> str:
     """JSON for the page. A change of `run` lets the page forget the reader's zoom; `frame` counts within a run."""
     payload = {
-        "run": str(run), "frame": frame, "data": chart.data, "layout": chart.layout,
-        "summary": chart.summary, "columns": chart.columns, "rows": chart.rows,
+        "run": str(run),
+        "frame": frame,
+        "data": chart.data,
+        "layout": chart.layout,
+        "summary": chart.summary,
+        "columns": chart.columns,
+        "rows": chart.rows,
     }
     return orjson.dumps(payload, default=np.ndarray.tolist, option=orjson.OPT_SERIALIZE_NUMPY).decode()
 
@@ -108,48 +130,60 @@ def length(series: Series, history: Sequence[Past] = ()) -> Chart:
     x, produced, target = at + 1, pick(series.produced, at), pick(series.target, at)
     unit = series.settings.unit
     data = [
-        _line(x, _round(pick(series.p_eos, at), 7), "@c2", "p(end)", width=1.2, yaxis="y2", hover="%{y:.2%}"),
-        _line(x, produced, "@c1", f"{unit} produced", width=2.6),
+        line(x, rounded(pick(series.p_eos, at), 7), "@c2", "p(end)", width=1.2, yaxis="y2", hover="%{y:.2%}"),
+        line(x, produced, "@c1", f"{unit} produced", width=2.6),
     ]
     if np.isfinite(target).any():
-        data.append(_line(x, target, "@ink", "target", width=1.4, dash="dash", shape="hv"))
+        data.append(line(x, target, "@ink", "target", width=1.4, dash="dash", shape="hv"))
     past = [run for run in history if run.unit == unit]
     if past:
         data.append(_past_points(past))
-    layout = _layout("tokens generated", unit)
+    layout = axes("tokens generated", unit)
     layout["yaxis"]["rangemode"] = "tozero"
     layout["yaxis2"] = {
-        "overlaying": "y", "side": "right", "type": "log", "range": [-6, 0.08], "showgrid": False, "fixedrange": True,
-        "tickvals": [1e-4, 1e-2, 1], "ticktext": ["0.01%", "1%", "100%"], "color": "@c2",
-        "title": {"text": "p(end)", "standoff": 4}, "automargin": True,
+        "overlaying": "y",
+        "side": "right",
+        "type": "log",
+        "range": [-6, 0.08],
+        "showgrid": False,
+        "fixedrange": True,
+        "tickvals": [1e-4, 1e-2, 1],
+        "ticktext": ["0.01%", "1%", "100%"],
+        "color": "@c2",
+        "title": {"text": "p(end)", "standoff": 4},
+        "automargin": True,
     }
     stop = series.predicted_stop() if series.finish is None else None
     if stop is not None and stop <= series.settings.max_new_tokens:
-        _mark_x(layout, stop, "@c2", f"ends ≈ {stop:.0f}")
+        mark_x(layout, stop, "@c2", f"ends ≈ {stop:.0f}")
     if len(at) and np.isfinite(target[-1]):
         layout["annotations"].append(_note(0.01, 0.98, _error_words(series), "left"))
-    return Chart(data, layout, _length_summary(series, stop), ("token", unit, "target", "p(end)"), _rows(
-        x, produced, target, pick(series.p_eos, at)
-    ))
+    return Chart(
+        data,
+        layout,
+        _length_summary(series, stop),
+        ("token", unit, "target", "p(end)"),
+        _rows(x, produced, target, pick(series.p_eos, at)),
+    )
 
 
 def entropy(series: Series) -> Chart:
     """(b) Attention entropy, mean over heads, of some layers against context length, under its ceiling ln(attended)."""
-    layout = _layout("tokens read", "nats")
-    layers = _layers_of(series)
+    layout = axes("tokens read", "nats")
+    layers = layers_of(series)
     if not layers:
-        return Chart([], _empty(layout, "entropy appears while the model writes"), "No attention entropy was recorded.")
-    context, ceiling, values = _entropy_table(series)
+        return Chart([], empty(layout, "entropy appears while the model writes"), "No attention entropy was recorded.")
+    context, ceiling, values = entropy_table(series)
     watched = min(series.settings.watch.layer, layers - 1)
     shown = sorted({int(i) for i in np.linspace(0, layers - 1, min(LAYERS, layers)).round()} | {watched})
-    data = [_line(context, ceiling, "@ink", "ceiling ln(attended)", width=1.4, dash="dash")]
+    data = [line(context, ceiling, "@ink", "ceiling ln(attended)", width=1.4, dash="dash")]
     for layer in shown:
         colour = _layer_colour(layer / max(1, layers - 1))
-        data.append(_line(context, values[:, layer], colour, f"layer {layer}", width=3 if layer == watched else 1.3))
+        data.append(line(context, values[:, layer], colour, f"layer {layer}", width=3 if layer == watched else 1.3))
     data.append(_layer_scale(layers))
     layout["yaxis"]["rangemode"] = "tozero"
     if series.reading is not None and len(series):
-        _mark_x(layout, series.reading.tokens, "@muted", "prompt | response")
+        mark_x(layout, series.reading.tokens, "@muted", "response", anchor="left")
     last = values[-1]
     share = float(np.mean(last) / ceiling[-1]) if ceiling[-1] > 0 else 0.0
     summary = (
@@ -163,29 +197,33 @@ def entropy(series: Series) -> Chart:
 
 def logits(series: Series, training_length: int | None = None) -> Chart:
     """(c) Pre-softmax attention logits of the watched layer and head against perceived distance."""
-    layout = _layout("perceived distance in tokens", "logit")
+    layout = axes("perceived distance in tokens", "logit")
     recorded = series.logits
     if recorded is None:
-        return Chart([], _empty(layout, "logits appear while the model writes"), "No attention logits were recorded.")
-    x, mean = np.maximum(recorded.distance, 0.5), _round(recorded.mean, 3)
+        return Chart([], empty(layout, "logits appear while the model writes"), "No attention logits were recorded.")
+    x, mean = np.maximum(recorded.distance, 0.5), rounded(recorded.mean, 3)
     band_x = np.concatenate([x, x[::-1]])
-    band_y = _round(np.concatenate([recorded.high, recorded.low[::-1]]), 3)
+    band_y = rounded(np.concatenate([recorded.high, recorded.low[::-1]]), 3)
     band = {
-        "type": "scatter", "x": _round(band_x, 2), "y": band_y, "fill": "toself", "fillcolor": "@c1/0.16",
-        "line": {"width": 0}, "hoverinfo": "skip", "name": "lowest to highest", "mode": "lines",
+        "type": "scatter",
+        "x": rounded(band_x, 2),
+        "y": band_y,
+        "fill": "toself",
+        "fillcolor": "@c1/0.16",
+        "line": {"width": 0},
+        "hoverinfo": "skip",
+        "name": "lowest to highest",
+        "mode": "lines",
     }
-    line = _line(_round(x, 2), mean, "@c1", f"layer {recorded.layer}, head {recorded.head}", width=2.2, mode="lines+markers")
+    means = line(
+        rounded(x, 2), mean, "@c1", f"layer {recorded.layer}, head {recorded.head}", width=2.2, mode="lines+markers"
+    )
     cap = Policy.of(series.settings).limit
-    top = max([float(x.max()), training_length or 1, cap if math.isfinite(cap) else 1])
-    ticks = [0.5, *(10**k for k in range(int(math.log10(top)) + 1))]
-    layout["xaxis"] |= {
-        "type": "log", "tickvals": ticks, "ticktext": ["0", *(f"{int(t):,}" for t in ticks[1:])],
-        "range": [math.log10(0.4), math.log10(top * 1.6)],
-    }
+    distance_axis(layout, max([float(x.max()), training_length or 1, cap if math.isfinite(cap) else 1]))
     if training_length:
-        _mark_x(layout, training_length, "@muted", f"trained {training_length:,}", log=True)
+        mark_x(layout, training_length, "@muted", f"trained {training_length:,}", log=True, y=0.94)
     if math.isfinite(cap):
-        _mark_x(layout, cap, "@c2", f"cap {cap:,.0f}", log=True, low=True)
+        mark_x(layout, cap, "@c2", f"cap {cap:,.0f}", log=True, y=0.06)
     layout["annotations"].append(_note(0.01, 0.98, f"layer {recorded.layer} · head {recorded.head}", "left"))
     near, far = recorded.mean[0], recorded.mean[-1]
     summary = (
@@ -193,23 +231,24 @@ def logits(series: Series, training_length: int | None = None) -> Chart:
         f"farthest, at a perceived distance of {recorded.distance[-1]:.0f}."
     )
     rows = _rows(recorded.distance, recorded.mean, recorded.low, recorded.high)
-    return Chart([band, line], layout, summary, ("perceived distance", "mean", "lowest", "highest"), rows)
+    return Chart([band, means], layout, summary, ("perceived distance", "mean", "lowest", "highest"), rows)
 
 
 def states(series: Series) -> Chart:
     """(d) The first two principal components of the first layer's states, coloured by position (002 fig. 1)."""
-    layout = _layout("first component", "second component")
-    positions, vectors, prompt = _states_table(series)
+    layout = axes("first component", "second component")
+    positions, vectors, prompt = states_table(series)
     if len(vectors) < 3:
-        return Chart([], _empty(layout, "states appear while the model writes"), "Too few states were recorded for a PCA.")
+        return Chart(
+            [], empty(layout, "states appear while the model writes"), "Too few states were recorded for a PCA."
+        )
     model = PCA(n_components=2, svd_solver="covariance_eigh")
-    points = _round(model.fit_transform(vectors), 3)
-    colours = {"cmin": 0, "cmax": int(positions.max()), "colorscale": PLACE_SCALE}
-    bar = {"thickness": 6, "outlinewidth": 0, "len": 0.9, "title": {"text": "position", "side": "right"}, "nticks": 4}
+    plane = rounded(model.fit_transform(vectors), 3)
+    top = int(positions.max())
     data = [
-        _points(points[mask], positions[mask], name, symbol, colours | ({"colorbar": bar} if showbar else {}))
-        for name, mask, symbol, showbar in (("prompt", prompt, "circle", True), ("response", ~prompt, "diamond", False))
-        if mask.any() or showbar
+        points(plane[chosen], positions[chosen], name, symbol, 0, top, bar=name == "prompt" or not prompt.any())
+        for name, chosen, symbol in (("prompt", prompt, "circle"), ("response", ~prompt, "diamond"))
+        if chosen.any()
     ]
     layout["hovermode"] = "closest"
     first, second = model.explained_variance_ratio_
@@ -218,7 +257,7 @@ def states(series: Series) -> Chart:
         f"{len(vectors)} first-layer states; the two components hold {first:.0%} and {second:.0%} of their variance."
     )
     order = np.argsort(positions)
-    rows = _rows(positions[order], points[order, 0], points[order, 1])
+    rows = _rows(positions[order], plane[order, 0], plane[order, 1])
     return Chart(data, layout, summary, ("position", "first component", "second component"), rows)
 
 
@@ -228,14 +267,15 @@ def positions(settings: RunSettings, tokens: int) -> Chart:
     true = np.unique(np.concatenate([sample(tokens, POINTS), np.arange(min(tokens, 24))]))
     perceived = policy.distance(np.array([tokens - 1]), tokens - 1 - true)[0]
     hidden = np.isnan(perceived)
-    layout = _layout("true distance in tokens", "perceived distance")
-    layout["xaxis"]["range"], layout["yaxis"]["rangemode"] = [0, tokens * 1.02], "tozero"
+    layout = axes("true distance in tokens", "perceived distance")
+    layout["xaxis"]["range"] = [0, tokens * 1.02]
+    layout["yaxis"]["rangemode"] = "tozero"
     for low, high in _runs_of(true[hidden], true):
         layout["shapes"].append(_band(low, high, "@ink/0.06"))
         layout["annotations"].append(_note((low + high) / 2, 0.5, "not seen", "center", xref="x"))
     data = [
-        _line(np.array([0, tokens]), np.array([0, tokens]), "@muted", "as it is", width=1, dash="dot"),
-        _line(true, _round(perceived, 2), "@c1", "perceived", width=2.6),
+        line(np.array([0, tokens]), np.array([0, tokens]), "@muted", "as it is", width=1, dash="dot"),
+        line(true, rounded(perceived, 2), "@c1", "perceived", width=2.6),
     ]
     if math.isfinite(policy.limit):
         layout["shapes"].append(_level(policy.limit, "@c2"))
@@ -251,12 +291,17 @@ def mask(settings: RunSettings, tokens: int) -> Chart:
     distance = np.where(at[None, :] <= at[:, None], policy.distance(at, at), np.nan)
     seen = ~np.isnan(distance)
     heat = {
-        "type": "heatmap", "x": at, "y": at, "z": _round(distance, 1), "colorscale": [[1 - at, colour] for at, colour in reversed(PLACE_SCALE)], "hoverongaps": False,
-        "zmin": 0, "colorbar": {"thickness": 6, "outlinewidth": 0, "len": 0.9, "nticks": 4,
-                                "title": {"text": "perceived distance", "side": "right"}},
+        "type": "heatmap",
+        "x": at,
+        "y": at,
+        "z": rounded(distance, 1),
+        "colorscale": [[1 - at, colour] for at, colour in reversed(PLACE_SCALE)],
+        "hoverongaps": False,
+        "zmin": 0,
+        "colorbar": _bar("perceived distance"),
         "hovertemplate": "token %{y} sees token %{x}<br>at a distance of %{z:,.0f}<extra></extra>",
     }
-    layout = _layout("key: the token looked at", "query")
+    layout = axes("key: the token looked at", "query")
     layout["hovermode"] = "closest"
     layout["yaxis"] |= {"autorange": "reversed", "showgrid": False}
     layout["xaxis"]["showgrid"] = False
@@ -278,44 +323,115 @@ def preview_tokens(settings: RunSettings) -> int:
     return int(np.clip(wanted, 64, 200_000))
 
 
-def _layout(x: str, y: str) -> dict[str, Any]:
+def axes(x: str, y: str) -> dict[str, Any]:
+    """A layout with two titled axes, nothing on it yet."""
     axis = {"gridcolor": "@grid", "zeroline": False, "linecolor": "@grid", "ticks": "", "automargin": True, "nticks": 6}
     return {
         "margin": {"l": 44, "r": 14, "t": 8, "b": 36},
         "xaxis": {**axis, "title": {"text": x, "standoff": 6}},
         "yaxis": {**axis, "title": {"text": y, "standoff": 6}},
-        "showlegend": False, "hovermode": "x unified", "shapes": [], "annotations": [],
+        "showlegend": False,
+        "hovermode": "x unified",
+        "shapes": [],
+        "annotations": [],
     }
 
 
-def _empty(layout: dict[str, Any], words: str) -> dict[str, Any]:
+def distance_axis(layout: dict[str, Any], top: float) -> None:
+    """Makes x logarithmic up to `top`, with a place for the distance 0, drawn at 0.5."""
+    ticks = [0.5, *(10**k for k in range(int(math.log10(top)) + 1))]
+    layout["xaxis"] |= {
+        "type": "log",
+        "tickvals": ticks,
+        "ticktext": ["0", *(f"{int(tick):,}" for tick in ticks[1:])],
+        "range": [math.log10(0.4), math.log10(top * 1.6)],
+    }
+
+
+def empty(layout: dict[str, Any], words: str) -> dict[str, Any]:
+    """The layout of a chart that has nothing to show, with a word about why."""
     layout["annotations"].append(_note(0.5, 0.5, words, "center"))
     for axis in ("xaxis", "yaxis"):
         layout[axis] |= {"showticklabels": False, "showgrid": False}
     return layout
 
 
-def _line(x, y, colour: str, name: str, width: float = 2, dash: str = "solid", yaxis: str = "y", shape: str = "linear",
-          mode: str = "lines", hover: str = "%{y:,.4~g}") -> dict[str, Any]:
+def line(
+    x,
+    y,
+    colour: str,
+    name: str,
+    width: float = 2,
+    dash: str = "solid",
+    yaxis: str = "y",
+    shape: str = "linear",
+    mode: str = "lines",
+    hover: str = "%{y:,.4~g}",
+) -> dict[str, Any]:
+    """A line trace."""
     return {
-        "type": "scatter", "mode": mode, "x": x, "y": y, "name": name, "yaxis": yaxis, "marker": {"size": 4},
-        "line": {"color": colour, "width": width, "dash": dash, "shape": shape}, "hovertemplate": hover,
+        "type": "scatter",
+        "mode": mode,
+        "x": x,
+        "y": y,
+        "name": name,
+        "yaxis": yaxis,
+        "marker": {"size": 4},
+        "line": {"color": colour, "width": width, "dash": dash, "shape": shape},
+        "hovertemplate": hover,
     }
 
 
-def _points(points: np.ndarray, positions: np.ndarray, name: str, symbol: str, colours: dict[str, Any]) -> dict[str, Any]:
+def points(
+    plane: np.ndarray, positions: np.ndarray, name: str, symbol: str, low: int, high: int, bar: bool
+) -> dict[str, Any]:
+    """Points [k, 2] coloured by position on a scale from `low` to `high`; bar: with the scale beside the chart."""
+    marker: dict[str, Any] = {
+        "size": 6,
+        "symbol": symbol,
+        "color": positions,
+        "cmin": low,
+        "cmax": high,
+        "colorscale": PLACE_SCALE,
+        "showscale": bar,
+        "line": {"width": 0.5, "color": "@paper"},
+    }
+    if bar:
+        marker["colorbar"] = _bar("position")
     return {
-        "type": "scatter", "mode": "markers", "x": points[:, 0], "y": points[:, 1], "name": name, "customdata": positions,
-        "marker": {"size": 6, "symbol": symbol, "color": positions, "showscale": "colorbar" in colours,
-                   "line": {"width": 0.5, "color": "@paper"}, **colours},
+        "type": "scatter",
+        "mode": "markers",
+        "x": plane[:, 0],
+        "y": plane[:, 1],
+        "name": name,
+        "customdata": positions,
+        "marker": marker,
         "hovertemplate": f"{name}, position %{{customdata}}<extra></extra>",
     }
 
 
+def _bar(title: str) -> dict[str, Any]:
+    return {"thickness": 6, "outlinewidth": 0, "len": 0.9, "nticks": 4, "title": {"text": title, "side": "right"}}
+
+
+def legend(layout: dict[str, Any], data: Sequence[dict[str, Any]]) -> None:
+    """Names the traces above the chart, those with a colon in their name (a ceiling, a target) left out."""
+    for trace in data:
+        trace["showlegend"] = ":" not in trace["name"]
+    layout |= {
+        "showlegend": True,
+        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": 11}},
+    }
+    layout["margin"]["t"] = 26
+
+
 def _past_points(past: Sequence[Past]) -> dict[str, Any]:
     return {
-        "type": "scatter", "mode": "markers", "name": "earlier runs",
-        "x": [run.tokens for run in past], "y": [run.produced for run in past],
+        "type": "scatter",
+        "mode": "markers",
+        "name": "earlier runs",
+        "x": [run.tokens for run in past],
+        "y": [run.produced for run in past],
         "marker": {"size": 8, "symbol": "circle-open", "color": "@old", "line": {"width": 1.6, "color": "@old"}},
         "text": [run.label + ("" if run.error is None else f", error {signed(run.error)}") for run in past],
         "hovertemplate": "%{text}<extra>earlier run</extra>",
@@ -324,38 +440,77 @@ def _past_points(past: Sequence[Past]) -> dict[str, Any]:
 
 def _layer_scale(layers: int) -> dict[str, Any]:
     return {
-        "type": "scatter", "mode": "markers", "x": [None], "y": [None], "hoverinfo": "skip",
-        "marker": {"color": [0], "cmin": 0, "cmax": layers - 1, "colorscale": LAYER_SCALE, "showscale": True,
-                   "colorbar": {"thickness": 6, "outlinewidth": 0, "len": 0.9, "nticks": 4,
-                                "title": {"text": "layer", "side": "right"}}},
+        "type": "scatter",
+        "mode": "markers",
+        "x": [None],
+        "y": [None],
+        "hoverinfo": "skip",
+        "marker": {
+            "color": [0],
+            "cmin": 0,
+            "cmax": layers - 1,
+            "colorscale": LAYER_SCALE,
+            "showscale": True,
+            "colorbar": _bar("layer"),
+        },
     }
 
 
 def _note(x: float, y: float, text: str, anchor: str, xref: str = "paper", yref: str = "paper") -> dict[str, Any]:
     return {
-        "x": x, "y": y, "xref": xref, "yref": yref, "text": text, "showarrow": False, "xanchor": anchor,
+        "x": x,
+        "y": y,
+        "xref": xref,
+        "yref": yref,
+        "text": text,
+        "showarrow": False,
+        "xanchor": anchor,
         "yanchor": "top" if yref == "paper" and y > 0.9 else "bottom" if yref == "y" else "middle",
         "font": {"size": 11, "color": "@muted"},
     }
 
 
-def _mark_x(layout: dict[str, Any], x: float, colour: str, words: str, log: bool = False, low: bool = False) -> None:
-    layout["shapes"].append({
-        "type": "line", "xref": "x", "yref": "paper", "x0": x, "x1": x, "y0": 0, "y1": 1,
-        "line": {"color": colour, "width": 1.2, "dash": "dot"},
-    })
-    note = _note(math.log10(x) if log else x, 0.02 if low else 0.12, words, "right", xref="x")
-    layout["annotations"].append(note | {"yanchor": "bottom", "xshift": -3, "font": {"size": 11, "color": colour}})
+def mark_x(
+    layout: dict[str, Any], x: float, colour: str, words: str, log: bool = False, y: float = 0.04, anchor: str = "right"
+) -> None:
+    """Marks a place on x with a dotted line, and words beside it at the height `y` (0 to 1)."""
+    layout["shapes"].append(
+        {
+            "type": "line", "xref": "x", "yref": "paper", "x0": x, "x1": x, "y0": 0, "y1": 1,
+            "line": {"color": colour, "width": 1.2, "dash": "dot"},
+        }
+    )  # fmt: skip
+    note = _note(math.log10(x) if log else x, y, words, anchor, xref="x")
+    font = {"size": 11, "color": colour}
+    layout["annotations"].append(note | {"yanchor": "middle", "xshift": -3 if anchor == "right" else 3, "font": font})
 
 
 def _level(y: float, colour: str) -> dict[str, Any]:
-    return {"type": "line", "xref": "paper", "yref": "y", "x0": 0, "x1": 1, "y0": y, "y1": y,
-            "line": {"color": colour, "width": 1.2, "dash": "dot"}}
+    return {
+        "type": "line",
+        "xref": "paper",
+        "yref": "y",
+        "x0": 0,
+        "x1": 1,
+        "y0": y,
+        "y1": y,
+        "line": {"color": colour, "width": 1.2, "dash": "dot"},
+    }
 
 
 def _band(low: float, high: float, colour: str) -> dict[str, Any]:
-    return {"type": "rect", "xref": "x", "yref": "paper", "x0": low, "x1": high, "y0": 0, "y1": 1,
-            "fillcolor": colour, "line": {"width": 0}, "layer": "below"}
+    return {
+        "type": "rect",
+        "xref": "x",
+        "yref": "paper",
+        "x0": low,
+        "x1": high,
+        "y0": 0,
+        "y1": 1,
+        "fillcolor": colour,
+        "line": {"width": 0},
+        "layer": "below",
+    }
 
 
 def _runs_of(chosen: np.ndarray, among: np.ndarray) -> list[tuple[int, int]]:
@@ -371,13 +526,14 @@ def _last_row(policy: Policy, tokens: int) -> np.ndarray:
     return policy.distance(np.array([tokens - 1]), np.arange(tokens))[0]
 
 
-def _layers_of(series: Series) -> int:
+def layers_of(series: Series) -> int:
+    """Layers whose entropy was recorded, 0 without probes."""
     if series.entropy:
         return len(series.entropy[0])
     return series.reading.entropy.shape[1] if series.reading is not None and series.reading.entropy.size else 0
 
 
-def _entropy_table(series: Series) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def entropy_table(series: Series) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Context [k], ceiling [k] and entropy meaned over heads [k, layers], the prompt's rows first."""
     at = sample(len(series.entropy), POINTS)
     context, attended = pick(series.context, at), pick(series.attended, at)
@@ -388,10 +544,10 @@ def _entropy_table(series: Series) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         attended = np.concatenate([reading.attended, attended])
         prompt = reading.entropy.mean(axis=2)
         values = np.concatenate([prompt, values]) if len(at) else prompt
-    return context, _round(np.log(np.maximum(attended, 1)), 3), _round(values, 3)
+    return context, rounded(np.log(np.maximum(attended, 1)), 3), rounded(values, 3)
 
 
-def _states_table(series: Series) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def states_table(series: Series) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Positions [k], states [k, d] (float32) and whether each belongs to the prompt [k]."""
     at = sample(len(series.states), STATES // 2)
     positions = pick(series.context, at).astype(np.int64)
@@ -409,16 +565,17 @@ def _states_table(series: Series) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def _rows(*columns: np.ndarray) -> list[list[Any]]:
     """At most about 12 rows of the columns, for reading: four significant digits, empty where nothing is known."""
     at = sample(len(columns[0]), 12)
-    return [[_cell(column[i]) for column in columns] for i in at]
+    return [[cell(column[i]) for column in columns] for i in at]
 
 
-def _cell(value: float) -> float | int | str:
+def cell(value: float) -> float | int | str:
+    """A number for a table: whole, or with four significant digits; "" where nothing is known."""
     if not np.isfinite(value):
         return ""
     return int(value) if float(value).is_integer() else float(f"{value:.4g}")
 
 
-def _round(values: np.ndarray, digits: int) -> np.ndarray:
+def rounded(values: np.ndarray, digits: int) -> np.ndarray:
     """Rounded, so that the JSON stays short."""
     return np.round(np.asarray(values, dtype=np.float64), digits)
 

@@ -1,4 +1,5 @@
 """The form of a run's settings: its components, and the way between their values and RunSettings."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,7 @@ import gradio as gr
 from app import live
 from app.share import flat, settings_of
 from backend.capabilities import Capabilities
-from backend.settings import LIMIT_METHODS, RunSettings
+from backend.settings import LIMIT_METHODS, Method, RunSettings
 
 DEFAULT_PROMPT = "Why is the sky blue, and why does it turn red in the evening?"
 PROMPTS = {
@@ -19,7 +20,7 @@ PROMPTS = {
     "Bicycles": "Explain to a child how a bicycle stays upright.",
     "Five tips": "List five ways to save water at home, with one sentence for each.",
 }
-METHODS = {
+METHODS: dict[Method, tuple[str, str]] = {
     "none": ("Free", "The model ends when it likes; only the cap holds."),
     "prompted": ("Asked", "The target is written into the prompt."),
     "exp_decay": ("Decay", "The end token is favoured more and more past the target."),
@@ -36,7 +37,12 @@ PICS = {
     "ntk": ("NTK", "The rotation slowed by the ratio on RoPE's base."),
     "dynamic": ("Dynamic", "Only the middle is compressed; start and recent tokens keep their distance."),
 }
-PRECISIONS = {"bf16": ("bf16", ""), "fp32": ("fp32", ""), "int8": ("int8", "Weights in 8 bits."), "4bit": ("4-bit", "Weights in 4 bits.")}
+PRECISIONS = {
+    "bf16": ("bf16", ""),
+    "fp32": ("fp32", ""),
+    "int8": ("int8", "Weights in 8 bits."),
+    "4bit": ("4-bit", "Weights in 4 bits."),
+}
 ON, OFF, CUSTOM = "on", "off", "number"
 
 
@@ -84,12 +90,25 @@ class Form:
     @property
     def policy(self) -> list[Any]:
         """The components that decide the position policy, and with it the previews."""
-        names = ("prompt", "max_new_tokens", "pic", "ratio", "initial", "recent", "reading", "prefill",
-                 "windowed", "window", "sinks", "limit_kind", "limit_number")
+        names = (
+            "prompt",
+            "max_new_tokens",
+            "pic",
+            "ratio",
+            "initial",
+            "recent",
+            "reading",
+            "prefill",
+            "windowed",
+            "window",
+            "sinks",
+            "limit_kind",
+            "limit_number",
+        )
         return [self.parts[name] for name in names]
 
 
-def build(prompt: gr.Textbox, models: Sequence[str], missing: Mapping[str, str | None]) -> Form:
+def build(prompt: gr.Textbox, models: Sequence[str], missing: Mapping[Any, str | None]) -> Form:
     """Makes the form around `prompt` in the current Gradio context. missing: why a length method
     cannot be used, or None where it can."""
     parts: dict[str, Any] = {"prompt": prompt}
@@ -98,30 +117,48 @@ def build(prompt: gr.Textbox, models: Sequence[str], missing: Mapping[str, str |
         parts["method"] = live.choice("method", "Method", method_options(missing), "none")
         with gr.Row():
             parts["target"] = gr.Slider(1, 1000, 100, step=1, label="Target", elem_id="target", scale=3)
-            parts["unit"] = gr.Dropdown(["tokens", "words", "characters"], value="tokens", label="Unit", scale=1, min_width=110)
-        parts["limit"] = gr.Slider(1, 1000, 200, step=1, label="Limit of MNT++, in tokens", visible=any(not missing.get(name) for name in LIMIT_METHODS))
+            parts["unit"] = gr.Dropdown(
+                ["tokens", "words", "characters"], value="tokens", label="Unit", scale=1, min_width=110
+            )
+        parts["limit"] = gr.Slider(
+            1,
+            1000,
+            200,
+            step=1,
+            label="Limit of MNT++, in tokens",
+            visible=any(not missing.get(name) for name in LIMIT_METHODS),
+        )
         parts["max_new_tokens"] = gr.Slider(1, 4096, 256, step=1, label="Cap on new tokens", elem_id="cap")
     with gr.Column(elem_classes=["ll-panel"]):
         live.heading("Position", "how far apart tokens seem")
         parts["pic"] = live.choice("pic", "Compression", pic_options(None), "none")
-        parts["ratio"] = gr.Slider(0.1, 64, 1, step=0.05, label="Ratio", info="above 1 compresses, below 1 stretches", elem_id="ratio")
+        parts["ratio"] = gr.Slider(
+            0.1, 64, 1, step=0.05, label="Ratio", info="above 1 compresses, below 1 stretches", elem_id="ratio"
+        )
         with gr.Column(elem_classes=["adv"]):
             parts["initial"] = gr.Slider(0, 1024, 4, step=1, label="Initial tokens left alone", elem_id="initial")
             parts["recent"] = gr.Slider(1, 4096, 200, step=1, label="Recent tokens left alone", elem_id="recent")
             parts["reading"] = gr.Radio(["contiguous", "literal"], value="contiguous", label="Reading of equation 9")
-            parts["prefill"] = gr.Radio([("each row its own frame", "row_exact"), ("one frame for the prompt", "paper")],
-                                        value="row_exact", label="Frames of the prompt")
+            parts["prefill"] = gr.Radio(
+                [("each row its own frame", "row_exact"), ("one frame for the prompt", "paper")],
+                value="row_exact",
+                label="Frames of the prompt",
+            )
     with gr.Column(elem_classes=["ll-panel"]):
         live.heading("Λ window", "how far it sees")
         parts["windowed"] = gr.Checkbox(False, label="Read through a Λ window", elem_id="windowed")
         parts["window"] = gr.Slider(1, 16384, 512, step=1, label="Window, in tokens", elem_id="window")
         with gr.Column(elem_classes=["adv"]):
             parts["sinks"] = gr.Slider(0, 256, 10, step=1, label="Sinks: first tokens always seen", elem_id="sinks")
-            parts["limit_kind"] = gr.Radio([("window", "window"), ("off", "off"), ("number", CUSTOM)], value="window", label="Distance limit")
+            parts["limit_kind"] = gr.Radio(
+                [("window", "window"), ("off", "off"), ("a number", CUSTOM)], value="window", label="Distance limit"
+            )
             parts["limit_number"] = gr.Number(512, label="Limit, where it is a number", precision=0, minimum=1)
     with gr.Column(elem_classes=["ll-panel"]):
         live.heading("Sampling", "how it chooses")
-        parts["temperature"] = gr.Slider(0, 2, 0, step=0.05, label="Temperature", info="0 always takes the likeliest token", elem_id="temperature")
+        parts["temperature"] = gr.Slider(
+            0, 2, 0, step=0.05, label="Temperature", info="0 always takes the likeliest token", elem_id="temperature"
+        )
         with gr.Column(elem_classes=["adv"]):
             parts["top_k"] = gr.Slider(0, 200, 0, step=1, label="Top k", info="0 is off")
             parts["top_p"] = gr.Slider(0.05, 1, 1, step=0.01, label="Top p")
@@ -132,13 +169,17 @@ def build(prompt: gr.Textbox, models: Sequence[str], missing: Mapping[str, str |
         parts["model"] = gr.Dropdown(list(models), value=models[0], label="Model", elem_id="model")
         parts["precision"] = live.choice("precision", "Precision", precision_options(None), "bf16")
         with gr.Row():
-            parts["layer"] = gr.Dropdown([(str(i), i) for i in range(30)], value=0, label="Layer", min_width=80, elem_id="layer")
-            parts["head"] = gr.Dropdown([(str(i), i) for i in range(9)], value=0, label="Head", min_width=80, elem_id="head")
+            parts["layer"] = gr.Dropdown(
+                [(str(i), i) for i in range(30)], value=0, label="Layer", min_width=80, elem_id="layer"
+            )
+            parts["head"] = gr.Dropdown(
+                [(str(i), i) for i in range(9)], value=0, label="Head", min_width=80, elem_id="head"
+            )
             parts["every"] = gr.Number(4, label="Every n tokens", precision=0, minimum=1, maximum=1000, min_width=80)
     return Form(parts)
 
 
-def gates(form: Form, can: Capabilities, missing: Mapping[str, str | None]) -> dict[Any, Any]:
+def gates(form: Form, can: Capabilities, missing: Mapping[Any, str | None]) -> dict[Any, Any]:
     """Updates that switch off, with the reason, what the model does not allow, and list its layers and heads."""
     window = can.unsupported.get("window", "")
     watched = can.unsupported.get("probes", "")
@@ -148,12 +189,14 @@ def gates(form: Form, can: Capabilities, missing: Mapping[str, str | None]) -> d
         form.precision: gr.update(options=precision_options(can)),
         form.windowed: gr.update(interactive=not window, info=window or None),
         form.window: gr.update(interactive=not window),
-        form.layer: gr.update(choices=[(str(i), i) for i in range(can.layers)], interactive=not watched, info=watched or None),
+        form.layer: gr.update(
+            choices=[(str(i), i) for i in range(can.layers)], interactive=not watched, info=watched or None
+        ),
         form.head: gr.update(choices=[(str(i), i) for i in range(can.heads)], interactive=not watched),
     }
 
 
-def method_options(missing: Mapping[str, str | None]) -> list[dict[str, str]]:
+def method_options(missing: Mapping[Any, str | None]) -> list[dict[str, str]]:
     """Options of the length method; those that cannot be used are off, with the reason."""
     return [
         {"id": name, "label": label, "hint": hint, "off": missing.get(name) or ""}
@@ -165,8 +208,12 @@ def pic_options(can: Capabilities | None) -> list[dict[str, str]]:
     """Options of the compression; what the model cannot do is off."""
     missing = can.unsupported if can else {}
     return [
-        {"id": name, "label": label, "hint": hint,
-         "off": "" if name == "none" else missing.get("ntk" if name == "ntk" else "pic", "")}
+        {
+            "id": name,
+            "label": label,
+            "hint": hint,
+            "off": "" if name == "none" else missing.get("ntk" if name == "ntk" else "pic", ""),
+        }
         for name, (label, hint) in PICS.items()
     ]
 
@@ -174,4 +221,7 @@ def pic_options(can: Capabilities | None) -> list[dict[str, str]]:
 def precision_options(can: Capabilities | None) -> list[dict[str, str]]:
     """Options of the weights' precision; what this machine cannot do is off."""
     missing = can.unsupported if can else {}
-    return [{"id": name, "label": label, "hint": hint, "off": missing.get(name, "")} for name, (label, hint) in PRECISIONS.items()]
+    return [
+        {"id": name, "label": label, "hint": hint, "off": missing.get(name, "")}
+        for name, (label, hint) in PRECISIONS.items()
+    ]

@@ -3,6 +3,7 @@
 `gr.Plot` builds its chart anew at each change. Here the template holds no `${value}`, so Gradio leaves the DOM alone when
 the value changes; the script watches the value and updates what it made once.
 """
+
 from __future__ import annotations
 
 import gzip
@@ -23,7 +24,10 @@ from starlette.routing import Route
 from app.charts import PALETTES
 
 STATIC = Path(__file__).parent / "static"
-SCRIPTS = {"plotly.js": Path(str(files("plotly") / "package_data" / "plotly.min.js")), "charts.js": STATIC / "charts.js"}
+SCRIPTS = {
+    "plotly.js": Path(str(files("plotly") / "package_data" / "plotly.min.js")),
+    "charts.js": STATIC / "charts.js",
+}
 HEAD = "".join(f'<script src="lab/{name}"></script>' for name in SCRIPTS)
 
 
@@ -53,7 +57,9 @@ def chart(name: str, title: str, hint: str, value: str | None = None, **kwargs: 
   <p class="ll-words"></p><p class="ll-spoken sr-only" aria-live="polite"></p>
   <table class="ll-table" hidden><thead></thead><tbody></tbody></table>
 </section>"""
-    return _html(template, "LengthLab.chart(element, props, watch)", value, f"chart-{name}", classes=["ll-cell"], **kwargs)
+    return _html(
+        template, "LengthLab.chart(element, props, watch)", value, f"chart-{name}", classes=["ll-cell"], **kwargs
+    )
 
 
 def response(name: str, title: str, value: str = "", **kwargs: Any) -> gr.HTML:
@@ -73,7 +79,9 @@ def response(name: str, title: str, value: str = "", **kwargs: Any) -> gr.HTML:
 
 def figures(name: str, fields: Sequence[tuple[str, str]], value: str = "", **kwargs: Any) -> gr.HTML:
     """A strip of named figures, a progress bar and a message. fields: (key, label); the value is what `fill` makes."""
-    boxes = "".join(f'<div><dt>{escape(label)}</dt><dd data-field="{escape(key)}">–</dd></div>' for key, label in fields)
+    boxes = "".join(
+        f'<div><dt>{escape(label)}</dt><dd data-field="{escape(key)}">–</dd></div>' for key, label in fields
+    )
     template = f"""
 <section class="ll-figures"><dl>{boxes}</dl><div class="ll-progress"><i></i></div>
 <p class="ll-message" role="status" aria-live="polite"></p></section>"""
@@ -96,7 +104,9 @@ def choice(name: str, title: str, options: list[dict[str, str]], value: str, **k
 
 def heading(title: str, words: str) -> gr.HTML:
     """The head of a panel."""
-    return gr.HTML(f"<h2>{escape(title)}</h2><p>{escape(words)}</p>", apply_default_css=False, elem_classes=["ll", "ll-heading"])
+    return gr.HTML(
+        f"<h2>{escape(title)}</h2><p>{escape(words)}</p>", apply_default_css=False, elem_classes=["ll", "ll-heading"]
+    )
 
 
 def note(value: str = "", state: str = "", **kwargs: Any) -> gr.HTML:
@@ -111,8 +121,14 @@ def noted(words: str, state: str = "") -> str:
 
 def _html(template: str, script: str, value: Any, elem_id: str, classes: Sequence[str] = (), **kwargs: Any) -> gr.HTML:
     return gr.HTML(
-        value, html_template=template, js_on_load=script, head=HEAD, apply_default_css=False, elem_id=elem_id,
-        elem_classes=["ll", *classes], **kwargs,
+        value,
+        html_template=template,
+        js_on_load=script,
+        head=HEAD,
+        apply_default_css=False,
+        elem_id=elem_id,
+        elem_classes=["ll", *classes],
+        **kwargs,
     )
 
 
@@ -124,6 +140,7 @@ def _packed(name: str) -> bytes:
 async def _script(request: Request) -> Response:
     name = request.url.path.rsplit("/", 1)[-1]
     return Response(
-        _packed(name), media_type="text/javascript",
+        _packed(name),
+        media_type="text/javascript",
         headers={"Content-Encoding": "gzip", "Cache-Control": "no-cache"},
     )

@@ -1,4 +1,5 @@
 """The whole page: header, tabs, and what happens when it opens and closes."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -7,8 +8,9 @@ from typing import Any
 import gradio as gr
 
 from app import controls, live
+from app.api import endpoint
 from app.runs import Runs
-from app.tabs import generate
+from app.tabs import compare, generate, learn, long_context
 from app.tabs.generate import Adapters
 from app.view import sentence
 
@@ -27,20 +29,31 @@ def build(lab: Any, adapters: Adapters, concurrency: int = 1) -> gr.Blocks:
     """The app around a lab. adapters: why a length method cannot be used on a model, or None. concurrency: runs at the same time."""
     runs = Runs()
     with gr.Blocks(title=TITLE, analytics_enabled=False, fill_width=True) as demo:
-        gr.HTML(html_template=HEADER, js_on_load=THEME_SWITCH, head=live.HEAD, apply_default_css=False, elem_classes=["ll"])
+        gr.HTML(
+            html_template=HEADER, js_on_load=THEME_SWITCH, head=live.HEAD, apply_default_css=False, elem_classes=["ll"]
+        )
         with gr.Row(elem_classes=["ll-model"]):
             model = live.note("The model is being loaded …", "busy", elem_id="model-state")
             again = gr.Button("Try again", size="sm", visible=False, elem_id="again", min_width=90)
         with gr.Tabs():
             with gr.Tab("Generate", id="generate"):
                 parts = generate.build(lab, runs, adapters)
+            with gr.Tab("Compare", id="compare"):
+                compare.build(lab, runs, adapters)
+            with gr.Tab("Long context", id="long"):
+                long_context.build(lab, runs)
+            with gr.Tab("Learn", id="learn"):
+                learn.build()
+        gr.api(endpoint(lab, runs), api_name="generate", concurrency_id="model")
         _opening(demo, lab, adapters, parts, model, again)
         demo.unload(_closing(runs))
     demo.queue(default_concurrency_limit=concurrency, max_size=64)
     return demo
 
 
-def _opening(demo: gr.Blocks, lab: Any, adapters: Adapters, parts: generate.Parts, model: gr.HTML, again: gr.Button) -> None:
+def _opening(
+    demo: gr.Blocks, lab: Any, adapters: Adapters, parts: generate.Parts, model: gr.HTML, again: gr.Button
+) -> None:
     """Restores a link and says what the model can do, at first and whenever another is chosen."""
     form = parts.form
 
@@ -54,15 +67,27 @@ def _opening(demo: gr.Blocks, lab: Any, adapters: Adapters, parts: generate.Part
         except Exception as error:
             return {model: live.noted(sentence(error), "bad"), again: gr.update(visible=True)}
         trained = f"trained for {can.training_length:,} tokens" if can.training_length else "training length unknown"
-        words = f"{_called(can)} · {can.layers} layers of {can.heads} heads · {trained} · {can.precision} on {can.device}"
-        return {model: live.noted(words, "good"), again: gr.update(visible=False),
-                **controls.gates(form, can, adapters(name))}
+        words = (
+            f"{_called(can)} · {can.layers} layers of {can.heads} heads · {trained} · {can.precision} on {can.device}"
+        )
+        return {
+            model: live.noted(words, "good"),
+            again: gr.update(visible=False),
+            **controls.gates(form, can, adapters(name)),
+        }
 
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
     gated = [model, again, form.method, form.pic, form.precision, form.windowed, form.window, form.layer, form.head]
     demo.load(open_page, None, [*form.inputs, parts.figures], **quiet)
-    gr.on([demo.load, form.model.input, form.precision.change, again.click], describe, [form.model, form.precision], gated,
-          concurrency_limit=None, trigger_mode="always_last", **quiet)
+    gr.on(
+        [demo.load, form.model.input, form.precision.change, again.click],
+        describe,
+        [form.model, form.precision],
+        gated,
+        concurrency_limit=None,
+        trigger_mode="always_last",
+        **quiet,
+    )
 
 
 def _closing(runs: Runs) -> Callable[[gr.Request], None]:

@@ -1,4 +1,5 @@
 """Runs in progress: each reads its events in a thread of its own and belongs to one visitor."""
+
 from __future__ import annotations
 
 import threading
@@ -17,6 +18,8 @@ _END = object()
 class Stoppable(Protocol):
     """The part of backend.engine.Control that any run, a replay included, has."""
 
+    @property
+    def stopped(self) -> bool: ...
     def stop(self) -> None: ...
     def retarget(self, goal: int) -> None: ...
     def watch(self, layer: int, head: int) -> None: ...

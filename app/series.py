@@ -1,4 +1,5 @@
 """The numbers of one run as they arrive, ready to be drawn: a bounded sample of any column costs the same at any length."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -44,7 +45,7 @@ class Series:
         return len(self.p)
 
     @classmethod
-    def of(cls, settings: RunSettings, events: Iterable[Step | Finish]) -> "Series":
+    def of(cls, settings: RunSettings, events: Iterable[Step | Finish]) -> Series:
         """A whole recorded run."""
         series = cls(settings)
         for event in events:

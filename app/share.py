@@ -1,4 +1,5 @@
 """Settings as a readable link, and back: every parameter is validated, and what is wrong is said and left out."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

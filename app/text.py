@@ -1,4 +1,5 @@
 """The streamed text as the page receives it: a string that only grows, so that only what is new travels."""
+
 from __future__ import annotations
 
 import orjson

@@ -1,4 +1,5 @@
 """What the page shows of one run, frame by frame, and the one place where the page asks the lab to run."""
+
 from __future__ import annotations
 
 import logging
@@ -9,7 +10,7 @@ from typing import Any
 
 from app import charts, live, text
 from app.charts import Past
-from app.runs import Run, batches
+from app.runs import PERIOD, Run, batches
 from app.series import Series
 from app.share import explain
 from backend.capabilities import Capabilities
@@ -17,11 +18,23 @@ from backend.settings import RunSettings
 from backend.steps import Finish, Step
 from backend.trace import Trace
 
-FIELDS = (("produced", "Produced"), ("target", "Target"), ("error", "Error"), ("p_end", "p(end)"), ("speed", "Tokens/s"),
-          ("read", "Tokens read"), ("cache", "Cache"))
+FIELDS = (
+    ("produced", "Produced"),
+    ("target", "Target"),
+    ("error", "Error"),
+    ("p_end", "p(end)"),
+    ("speed", "Tokens/s"),
+    ("read", "Tokens read"),
+    ("cache", "Cache"),
+)
 STATES_PERIOD = 1.0
 PAST_KEPT = 30
-REASONS = {"eos": "The model ended by itself", "cap": "The cap on new tokens was reached", "stopped": "Stopped", "error": "The run failed"}
+REASONS = {
+    "eos": "The model ended by itself",
+    "cap": "The cap on new tokens was reached",
+    "stopped": "Stopped",
+    "error": "The run failed",
+}
 
 log = logging.getLogger("length_lab")
 
@@ -32,7 +45,9 @@ class View:
     The principal components are computed at most once a second, everything else at each frame.
     """
 
-    def __init__(self, settings: RunSettings, past: Sequence[Past] = (), capabilities: Capabilities | None = None) -> None:
+    def __init__(
+        self, settings: RunSettings, past: Sequence[Past] = (), capabilities: Capabilities | None = None
+    ) -> None:
         self.series = Series(settings)
         self.trace = Trace(settings)
         self.past = list(past)
@@ -42,7 +57,7 @@ class View:
         self.knows(capabilities)
 
     @classmethod
-    def of(cls, trace: Trace, past: Sequence[Past] = ()) -> "View":
+    def of(cls, trace: Trace, past: Sequence[Past] = ()) -> View:
         """A recorded run, whole."""
         view = cls(trace.settings, past)
         view.training_length = trace.capabilities.get("training_length")
@@ -75,7 +90,9 @@ class View:
         series = self.series
         drawn = [charts.length(series, self.past), charts.entropy(series), charts.logits(series, self.training_length)]
         return [
-            self._text, live.fill(**self.figures()), *(charts.encode(chart, series.run, self.frames) for chart in drawn),
+            self._text,
+            live.fill(**self.figures()),
+            *(charts.encode(chart, series.run, self.frames) for chart in drawn),
             self._states_value(),
         ]
 
@@ -89,10 +106,14 @@ class View:
         done = len(series) if target is None else series.produced[-1]
         short = unit if unit != "characters" else "chars"
         return {
-            "produced": f"{series.produced[-1]:,} {short}", "target": "none" if target is None else f"{target:,}",
-            "error": "–" if error is None else charts.signed(error), "p_end": _percent(series.p_eos[-1]),
-            "speed": f"{series.speed:.0f}" if series.speed else "–", "read": f"{series.context[-1]:,}",
-            "cache": "–" if finish is None else _bytes(finish.cache_bytes), "progress": done / goal,
+            "produced": f"{series.produced[-1]:,} {short}",
+            "target": "none" if target is None else f"{target:,}",
+            "error": "–" if error is None else charts.signed(error),
+            "p_end": _percent(series.p_eos[-1]),
+            "speed": f"{series.speed:.0f}" if series.speed else "–",
+            "read": f"{series.context[-1]:,}",
+            "cache": "–" if finish is None else _bytes(finish.cache_bytes),
+            "progress": done / goal,
             "state": "busy" if finish is None else "bad" if finish.reason == "error" else "good",
             "message": "" if finish is None else ended_words(finish, unit),
         }
@@ -102,7 +123,9 @@ class View:
         series, settings = self.series, self.series.settings
         if not len(series):
             return self.past
-        label = f"run {len(self.past) + 1}, {settings.method}" + (f", target {series.target[-1]:,}" if series.target[-1] else "")
+        label = f"run {len(self.past) + 1}, {settings.method}" + (
+            f", target {series.target[-1]:,}" if series.target[-1] else ""
+        )
         return [*self.past, Past(label, settings.unit, len(series), series.produced[-1], series.error)][-PAST_KEPT:]
 
     def _states_value(self) -> str:
@@ -113,11 +136,13 @@ class View:
         return value
 
 
-def follow(lab: Any, settings: RunSettings, run: Run, past: Sequence[Past] = ()) -> Iterator[View]:
-    """Runs the settings; yields the same view, grown, at each frame. Raises what the lab raises."""
+def follow(
+    lab: Any, settings: RunSettings, run: Run, past: Sequence[Past] = (), period: float = PERIOD
+) -> Iterator[View]:
+    """Runs the settings; yields the same view, grown, every `period` seconds. Raises what the lab raises."""
     view = View(settings, past)
     run.view = view
-    for events in batches(lab.stream(settings, run.control)):
+    for events in batches(lab.stream(settings, run.control), period):
         if not view.frames:
             view.knows(lab.capabilities(settings.model, settings.precision))
         view.add(events, run.goal)

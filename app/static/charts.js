@@ -25,7 +25,7 @@ window.LengthLab = (() => {
     return value;
   }
 
-  // One queue for all charts: whichever waits longest is drawn next, and drawing takes at most about a third of the
+  // One queue for all charts: whichever waits longest is drawn next, and drawing takes at most about half of the
   // page's time, so that a slow machine sees fewer frames and never a late one.
   const waiting = new Set();
   let scheduled = false, rest = 0;
@@ -36,7 +36,7 @@ window.LengthLab = (() => {
     waiting.delete(chart);
     const start = performance.now();
     chart.draw();
-    rest = Math.min(400, 2 * (performance.now() - start));
+    rest = Math.min(250, performance.now() - start);
     schedule();
   }
   function schedule(chart) {

@@ -1,4 +1,5 @@
 """The Generate tab: one run, streamed and seen from inside."""
+
 from __future__ import annotations
 
 import json
@@ -17,7 +18,7 @@ from app.runs import Runs, batches
 from app.share import from_query, to_query
 from app.view import FIELDS, View, follow, paced, sentence
 from backend.engine import Control
-from backend.settings import LIMIT_METHODS, RunSettings
+from backend.settings import LIMIT_METHODS, Method, RunSettings
 from backend.trace import Trace, TraceError
 
 WRAP_UP = {"tokens": 15, "words": 12, "characters": 70}
@@ -29,7 +30,7 @@ CHARTS = (
     ("states", "First-layer states", "Two principal components, coloured by position"),
 )
 EXPORTS = {"JSON": ".json", "CSV": ".csv", "Python": ".py", "Notebook": ".ipynb"}
-Adapters = Callable[[str], Mapping[str, str | None]]
+Adapters = Callable[[str], Mapping[Any, str | None]]
 
 
 @dataclass
@@ -74,11 +75,24 @@ def build(lab: Any, runs: Runs, adapters: Adapters) -> Parts:
     parts = _layout(lab.models.names(), adapters, first)
     _generation(parts, lab, runs)
     _steering(parts, runs)
-    gr.on([part.change for part in parts.form.policy], _previewer(parts.form), parts.form.inputs, parts.previews,
-          queue=False, show_progress="hidden", trigger_mode="always_last", api_visibility="private")
+    gr.on(
+        [part.change for part in parts.form.policy],
+        _previewer(parts.form),
+        parts.form.inputs,
+        parts.previews,
+        queue=False,
+        show_progress="hidden",
+        trigger_mode="always_last",
+        api_visibility="private",
+    )
     for title, button in choose.items():
-        button.click(_show_preset(parts.form, title), None, [parts.trace, *parts.shown, *parts.form.inputs],
-                     show_progress="hidden", api_visibility="private")
+        button.click(
+            _show_preset(parts.form, title),
+            None,
+            [parts.trace, *parts.shown, *parts.form.inputs],
+            show_progress="hidden",
+            api_visibility="private",
+        )
     _files(files, parts, runs, first)
     return parts
 
@@ -95,18 +109,30 @@ def _layout(models: Sequence[str], adapters: Adapters, first: Trace | None) -> P
     with gr.Row(elem_classes=["ll-bench"], equal_height=False):
         with gr.Column(elem_classes=["ll-side"], scale=0, min_width=340):
             prompt = gr.Textbox(
-                settings.prompt, label="Prompt", lines=3, max_lines=10, elem_id="prompt",
-                placeholder="What should the model answer?", info="Ctrl + Enter generates, Esc stops",
+                settings.prompt,
+                label="Prompt",
+                lines=3,
+                max_lines=10,
+                elem_id="prompt",
+                placeholder="What should the model answer?",
+                info="Ctrl + Enter generates, Esc stops",
             )
-            gr.Examples([[text] for text in controls.PROMPTS.values()], [prompt], label="Examples", elem_id="examples",
-                        example_labels=list(controls.PROMPTS))
+            gr.Examples(
+                [[text] for text in controls.PROMPTS.values()],
+                [prompt],
+                label="Examples",
+                elem_id="examples",
+                example_labels=list(controls.PROMPTS),
+            )
             with gr.Row(elem_classes=["ll-buttons"]):
                 go = gr.Button("Generate", variant="primary", elem_classes=["ll-go"], elem_id="go", min_width=110)
                 stop = gr.Button("Stop", elem_classes=["ll-stop"], elem_id="stop", min_width=70, interactive=False)
                 wrap = gr.Button("Wrap up now", elem_id="wrap", min_width=110, interactive=False)
             queue = gr.HTML("", apply_default_css=False, elem_id="queue", elem_classes=["ll", "ll-queue"])
             with gr.Row(elem_classes=["ll-view"]):
-                view = gr.Radio(["Simple", "Advanced"], value="Simple", show_label=False, container=False, elem_id="view", scale=2)
+                view = gr.Radio(
+                    ["Simple", "Advanced"], value="Simple", show_label=False, container=False, elem_id="view", scale=2
+                )
                 reset = gr.Button("Reset", size="sm", elem_id="reset", min_width=60, scale=1)
             form = controls.build(prompt, models, adapters(models[0]))
         with gr.Column(elem_classes=["ll-stage"], scale=1, min_width=320):
@@ -115,9 +141,15 @@ def _layout(models: Sequence[str], adapters: Adapters, first: Trace | None) -> P
             with gr.Row(elem_classes=["ll-grid"]):
                 drawn = [live.chart(*chart, value=value) for chart, value in zip(CHARTS, shown[2:], strict=True)]
                 preview = preview_values(settings)
-                positions = live.chart("positions", "Perceived positions", "How far each earlier token seems from the last one",
-                                       value=preview[0])
-                mask = live.chart("mask", "Shape of the mask", "Which token sees which, and how far it seems", value=preview[1])
+                positions = live.chart(
+                    "positions",
+                    "Perceived positions",
+                    "How far each earlier token seems from the last one",
+                    value=preview[0],
+                )
+                mask = live.chart(
+                    "mask", "Shape of the mask", "Which token sees which, and how far it seems", value=preview[1]
+                )
     view.change(None, [view], None, js="(v) => document.body.classList.toggle('advanced', v === 'Advanced')")
     reset.click(lambda: form.values({}), None, form.inputs, show_progress="hidden", api_visibility="private")
     return Parts(form, go, stop, wrap, queue, text, figures, drawn, positions, mask, gr.State([]), gr.State(None))
@@ -150,14 +182,31 @@ def _generation(parts: Parts, lab: Any, runs: Runs) -> None:
             run.delivered.wait(5)
 
     # The first press shows at once that it was heard, also while others are before this visitor in the queue.
-    parts.go.click(lambda: [live.fill(state="busy", message="Waiting for the model …"), *running[:2]], None,
-                   [parts.figures, parts.go, parts.stop], queue=False, show_progress="hidden", api_visibility="private")
+    parts.go.click(
+        lambda: [live.fill(state="busy", message="Waiting for the model …"), *running[:2]],
+        None,
+        [parts.figures, parts.go, parts.stop],
+        queue=False,
+        show_progress="hidden",
+        api_visibility="private",
+    )
     event = parts.go.click(
-        generate, [parts.past, *parts.form.inputs], outputs, show_progress="minimal", show_progress_on=[parts.queue],
-        concurrency_id="model", api_visibility="private",
+        generate,
+        [parts.past, *parts.form.inputs],
+        outputs,
+        show_progress="minimal",
+        show_progress_on=[parts.queue],
+        concurrency_id="model",
+        api_visibility="private",
     )
     parts.stop.click(stop, None, None, queue=False, show_progress="hidden", api_visibility="private").then(
-        lambda: idle, None, parts.buttons, cancels=[event], queue=False, show_progress="hidden", api_visibility="private",
+        lambda: idle,
+        None,
+        parts.buttons,
+        cancels=[event],
+        queue=False,
+        show_progress="hidden",
+        api_visibility="private",
     )
 
 
@@ -237,8 +286,10 @@ def _file_buttons() -> Files:
             share=gr.Button("Copy link", size="sm", elem_id="share", min_width=60),
             replay=gr.Button("Replay", size="sm", elem_id="replay", min_width=60),
             load=gr.UploadButton("Load", size="sm", file_types=[".json", ".gz"], elem_id="load", min_width=60),
-            exports={name: gr.Button(name, size="sm", elem_id=f"export-{name.lower()}", min_width=50) for name in EXPORTS},
-            file=gr.DownloadButton("file", visible="hidden", elem_id="file"),
+            exports={
+                name: gr.Button(name, size="sm", elem_id=f"export-{name.lower()}", min_width=50) for name in EXPORTS
+            },
+            file=gr.DownloadButton("Run", visible="hidden", elem_id="file"),
             link=gr.Textbox(visible="hidden", elem_id="link"),
         )
 
@@ -254,7 +305,8 @@ def _files(files: Files, parts: Parts, runs: Runs, first: Trace | None) -> None:
             raise gr.Error(sentence(error), title="No link was made", print_exception=False) from error
 
     files.share.click(make_link, parts.form.inputs, [files.link], **quiet).success(
-        None, [files.link], None, js="(query) => LengthLab.share(query)")
+        None, [files.link], None, js="(query) => LengthLab.share(query)"
+    )
     for name, suffix in EXPORTS.items():
         export = files.exports[name].click(_exporter(name, suffix, first), [parts.trace], [files.file], **quiet)
         export.success(None, None, None, js="() => setTimeout(() => document.querySelector('#file').click(), 50)")
@@ -276,7 +328,7 @@ def _files(files: Files, parts: Parts, runs: Runs, first: Trace | None) -> None:
         with runs.started(request.session_hash, Replay()) as run:
             view = View(trace.settings)
             view.training_length = trace.capabilities.get("training_length")
-            for events in batches(paced(trace, lambda: run.control.stopped)):  # type: ignore[attr-defined]
+            for events in batches(paced(trace, lambda: run.control.stopped)):
                 view.add(events)
                 yield [*view.frame(), gr.update(interactive=False), gr.update(interactive=True)]
         yield [*[gr.skip()] * len(parts.shown), gr.update(interactive=True), gr.update(interactive=False)]
@@ -288,11 +340,16 @@ class Replay:
     """A control for a run that is only shown again: it can be stopped, and nothing else changes it."""
 
     def __init__(self) -> None:
-        self.stopped = False
+        self._stopped = False
+
+    @property
+    def stopped(self) -> bool:
+        """Whether `stop` was called."""
+        return self._stopped
 
     def stop(self) -> None:
         """Ends the replay at the next token."""
-        self.stopped = True
+        self._stopped = True
 
     def retarget(self, goal: int) -> None:
         """A recorded run keeps its target."""
@@ -305,9 +362,13 @@ def _exporter(name: str, suffix: str, first: Trace | None) -> Callable[[Trace | 
     def export(trace: Trace | None) -> str:
         trace = trace or first
         if trace is None:
-            raise gr.Error("There is no run to export yet: press Generate.", title="Nothing was exported", print_exception=False)
+            raise gr.Error(
+                "There is no run to export yet: press Generate.", title="Nothing was exported", print_exception=False
+            )
         made = {
-            "JSON": trace.to_json, "CSV": trace.to_csv, "Python": trace.to_script,
+            "JSON": trace.to_json,
+            "CSV": trace.to_csv,
+            "Python": trace.to_script,
             "Notebook": lambda: json.dumps(trace.to_notebook(), indent=1),
         }[name]
         path = Path(tempfile.mkdtemp(prefix="length-lab-")) / f"length-lab-run{suffix}"

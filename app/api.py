@@ -1,0 +1,75 @@
+"""The run as a named endpoint: POST /gradio_api/call/generate, or `gradio_client`'s predict(..., api_name="/generate")."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from typing import Any, Literal
+
+import gradio as gr
+
+from app.runs import Runs
+from app.view import follow, sentence
+from backend.engine import Control
+from backend.settings import Method, Pic, Precision, RunSettings, Unit
+from backend.steps import Step
+
+ARRAYS = ("entropy", "state", "logits", "reading")
+
+
+def endpoint(lab: Any, runs: Runs) -> Callable[..., Iterator[dict[str, Any]]]:
+    """The function behind /generate; its parameters are the fields of RunSettings."""
+
+    def generate(
+        request: gr.Request,
+        prompt: str,
+        model: str = "embedded",
+        precision: Precision = "bf16",
+        method: Method = "none",
+        target: int = 100,
+        unit: Unit = "tokens",
+        limit: int = 200,
+        max_new_tokens: int = 256,
+        pic: Pic = "none",
+        ratio: float = 1.0,
+        initial: int = 4,
+        recent: int = 200,
+        reading: Literal["contiguous", "literal"] = "contiguous",
+        prefill: Literal["row_exact", "paper"] = "row_exact",
+        window: int | None = None,
+        sinks: int = 10,
+        distance_limit: int | Literal["window", "off"] = "window",
+        temperature: float = 0.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        repetition_penalty: float = 1.0,
+        seed: int = 0,
+    ) -> Iterator[dict[str, Any]]:
+        """Runs the model and streams the run.
+
+        Each update, and the result, is an object: `text` so far; `finish` (null until the end, then reason, tokens, words,
+        characters, signed error, seconds, tokens_per_second, cache_bytes and message); `steps`, one entry a new token
+        since the last update (all of them in the result) with index, token, text, p, p_eos, spread, context, attended,
+        goal, remaining and seconds. window: null is plain attention. Settings that cannot run are refused with a sentence.
+        """
+        given = {name: value for name, value in locals().items() if name in RunSettings.model_fields}
+        try:
+            settings = RunSettings(**given)
+            with runs.started(request.session_hash, Control()) as run:
+                sent = 0
+                for view in follow(lab, settings, run):
+                    steps = view.trace.steps
+                    text = "".join(view.series.text)
+                    if not view.ended:
+                        yield {"text": text, "finish": None, "steps": [_plain(step) for step in steps[sent:]]}
+                        sent = len(steps)
+                finish = asdict(view.series.finish) if view.series.finish else None
+                yield {"text": text, "finish": finish, "steps": [_plain(step) for step in steps]}
+        except Exception as error:
+            raise gr.Error(sentence(error), print_exception=False) from error
+
+    return generate
+
+
+def _plain(step: Step) -> dict[str, Any]:
+    return {name: getattr(step, name) for name in Step.__slots__ if name not in ARRAYS}

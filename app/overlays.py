@@ -1,0 +1,212 @@
+"""Several runs on shared axes: the charts of the Compare tab, pure like those of `app.charts`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.decomposition import PCA
+
+from app import charts
+from app.charts import SERIES_COLOURS, Chart
+from app.series import Series, pick, sample
+from backend.positions.policy import Policy
+from backend.settings import RunSettings
+
+POINTS = 120
+
+
+class Named(NamedTuple):
+    """A run and what it is called on the page."""
+
+    name: str
+    series: Series
+
+
+def length(runs: Sequence[Named]) -> Chart:
+    """Produced against tokens generated, each with its target, and where each ended."""
+    layout = charts.axes("tokens generated", "produced")
+    data: list[dict[str, Any]] = []
+    rows: list[list[Any]] = []
+    for colour, (name, series) in zip(SERIES_COLOURS, runs):
+        if not len(series):
+            continue
+        at = sample(len(series), POINTS)
+        target = pick(series.target, at)
+        data.append(charts.line(at + 1, pick(series.produced, at), colour, name, width=2.4))
+        if np.isfinite(target).any():
+            data.append(charts.line(at + 1, target, colour, f"{name}: target", width=1.2, dash="dash"))
+        if series.finish is not None:
+            data.append(_end(len(series), series.produced[-1], colour, name))
+        rows.append(
+            [
+                name,
+                len(series),
+                series.produced[-1],
+                series.target[-1] or "",
+                "" if series.error is None else series.error,
+                round(series.speed, 1),
+            ]
+        )
+    layout["yaxis"]["rangemode"] = "tozero"
+    ended = [
+        f"{row[0]} {row[1]:,} tokens" + (f" (error {charts.signed(row[4])})" if row[4] != "" else "") for row in rows
+    ]
+    return Chart(
+        data,
+        _told(layout, data),
+        _sentence(ended),
+        ("setting", "tokens", "produced", "target", "error", "tokens/s"),
+        rows,
+    )
+
+
+def p_end(runs: Sequence[Named]) -> Chart:
+    """The chance that the next token ends the response, on a logarithmic axis."""
+    layout = charts.axes("tokens generated", "p(end)")
+    layout["yaxis"] |= {
+        "type": "log",
+        "range": [-6, 0.1],
+        "tickvals": [1e-6, 1e-4, 1e-2, 1],
+        "ticktext": ["10⁻⁶", "0.01%", "1%", "100%"],
+    }
+    data: list[dict[str, Any]] = []
+    rows: list[list[Any]] = []
+    for colour, (name, series) in zip(SERIES_COLOURS, runs):
+        if not len(series):
+            continue
+        at = sample(len(series), POINTS)
+        data.append(
+            charts.line(at + 1, charts.rounded(pick(series.p_eos, at), 7), colour, name, width=1.6, hover="%{y:.2%}")
+        )
+        rows.append([name, charts.cell(max(series.p_eos)), int(np.argmax(series.p_eos)) + 1])
+    words = [f"{name} at most {peak:.1%}, at token {at:,}" for name, peak, at in rows]
+    return Chart(data, _told(layout, data), _sentence(words), ("setting", "highest p(end)", "at token"), rows)
+
+
+def entropy(runs: Sequence[Named]) -> Chart:
+    """Attention entropy, mean over layers and heads, against context length, each under its own ceiling."""
+    layout = charts.axes("tokens read", "nats")
+    data: list[dict[str, Any]] = []
+    rows: list[list[Any]] = []
+    for colour, (name, series) in zip(SERIES_COLOURS, runs):
+        if not charts.layers_of(series):
+            continue
+        context, ceiling, values = charts.entropy_table(series)
+        mean = charts.rounded(values.mean(axis=1), 3)
+        data.append(charts.line(context, mean, colour, name, width=2.2))
+        data.append(charts.line(context, ceiling, colour, f"{name}: ceiling", width=1, dash="dash"))
+        rows.append([name, int(context[-1]), charts.cell(mean[-1]), charts.cell(ceiling[-1])])
+    layout["yaxis"]["rangemode"] = "tozero"
+    words = [f"{name} {mean:.2f} nats of {top:.2f}" for name, _, mean, top in rows]
+    return Chart(
+        data, _told(layout, data), _sentence(words), ("setting", "tokens read", "mean entropy", "ceiling"), rows
+    )
+
+
+def logits(runs: Sequence[Named], training_length: int | None = None) -> Chart:
+    """Mean attention logit of the watched head against perceived distance."""
+    layout = charts.axes("perceived distance in tokens", "logit")
+    data: list[dict[str, Any]] = []
+    rows: list[list[Any]] = []
+    top = 1.0
+    for colour, (name, series) in zip(SERIES_COLOURS, runs):
+        if series.logits is None:
+            continue
+        x = charts.rounded(np.maximum(series.logits.distance, 0.5), 2)
+        top = max(top, float(x.max()))
+        data.append(charts.line(x, charts.rounded(series.logits.mean, 3), colour, name, width=2, mode="lines+markers"))
+        rows.append(
+            [
+                name,
+                charts.cell(series.logits.mean[0]),
+                charts.cell(series.logits.mean[-1]),
+                charts.cell(series.logits.distance[-1]),
+            ]
+        )
+    charts.distance_axis(layout, max(top, training_length or 1))
+    if training_length and data:
+        charts.mark_x(layout, training_length, "@muted", f"trained {training_length:,}", log=True, y=0.94)
+    words = [f"{name} {near:.2f} near, {far:.2f} at a distance of {at:,.0f}" for name, near, far, at in rows]
+    return Chart(data, _told(layout, data), _sentence(words), ("setting", "nearest", "farthest", "at distance"), rows)
+
+
+def states(runs: Sequence[Named]) -> Chart:
+    """First-layer states of all runs in the plane of their common two principal components."""
+    layout = charts.axes("first component", "second component")
+    layout["hovermode"] = "closest"
+    tables = [(colour, name, *charts.states_table(series)) for colour, (name, series) in zip(SERIES_COLOURS, runs)]
+    tables = [table for table in tables if len(table[3])]
+    if not tables or sum(len(table[3]) for table in tables) < 3:
+        return Chart([], charts.empty(layout, "states appear while the model writes"), "Too few states for a PCA.")
+    model = PCA(n_components=2, svd_solver="covariance_eigh").fit(np.concatenate([table[3] for table in tables]))
+    data: list[dict[str, Any]] = []
+    rows: list[list[Any]] = []
+    for colour, name, positions, vectors, _ in tables:
+        points = charts.rounded(model.transform(vectors), 3)
+        order = np.argsort(positions)
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "markers+lines",
+                "name": name,
+                "x": points[order, 0],
+                "y": points[order, 1],
+                "marker": {"size": 4, "color": colour},
+                "line": {"width": 0.6, "color": colour},
+                "customdata": positions[order],
+                "hovertemplate": f"{name}, position %{{customdata}}<extra></extra>",
+            }
+        )
+        rows.append([name, len(vectors), charts.cell(points[:, 0].mean()), charts.cell(points[:, 1].mean())])
+    first, second = model.explained_variance_ratio_
+    words = f"One PCA over all settings; its components hold {first:.0%} and {second:.0%} of the variance."
+    return Chart(data, _told(layout, data), words, ("setting", "states", "mean of first", "mean of second"), rows)
+
+
+def positions(settings: Sequence[tuple[str, RunSettings]], tokens: int) -> Chart:
+    """The distance at which the last token perceives each earlier one, for every setting."""
+    layout = charts.axes("true distance in tokens", "perceived distance")
+    true = sample(tokens, POINTS)
+    data: list[dict[str, Any]] = []
+    rows: list[list[Any]] = []
+    for colour, (name, chosen) in zip(SERIES_COLOURS, settings):
+        perceived = Policy.of(chosen).distance(np.array([tokens - 1]), tokens - 1 - true)[0]
+        data.append(charts.line(true, charts.rounded(perceived, 2), colour, name, width=2.2))
+        rows.append([name, int(np.sum(~np.isnan(perceived)) / len(true) * tokens), charts.cell(np.nanmax(perceived))])
+    layout["yaxis"]["rangemode"] = "tozero"
+    words = [f"{name} sees {seen:,} tokens, the farthest at {far:,.0f}" for name, seen, far in rows]
+    return Chart(
+        data, _told(layout, data), _sentence(words), ("setting", "tokens seen", "largest perceived distance"), rows
+    )
+
+
+def _end(x: int, y: int, colour: str, name: str) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "x": [x],
+        "y": [y],
+        "name": f"{name}: end",
+        "hoverinfo": "skip",
+        "marker": {"size": 9, "color": colour, "symbol": "circle"},
+        "showlegend": False,
+    }
+
+
+def _told(layout: dict[str, Any], data: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The layout with a legend of the runs (not of their ceilings and targets), or a word that nothing is there yet."""
+    if not data:
+        return charts.empty(layout, "appears while the models write")
+    charts.legend(layout, data)
+    return layout
+
+
+def _sentence(words: Sequence[str]) -> str:
+    return "; ".join(words) + "." if words else "Nothing has been generated yet."
+
+
+def common_length(settings: Sequence[RunSettings]) -> int:
+    """A context length that shows every setting's policy."""
+    return max((charts.preview_tokens(chosen) for chosen in settings), default=64)

@@ -1,0 +1,240 @@
+"""The Long context tab: a text read plainly and through a Λ window, measured side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+from torch import Tensor
+
+from app import charts, live, passages
+from app.passages import Passage
+from app.runs import Runs, batches
+from app.view import sentence
+from backend.engine import Control
+from backend.evaluation.perplexity import read, tokenise
+from backend.positions.policy import Policy
+from backend.settings import RunSettings, Watch
+
+MAX_BYTES = 2_000_000
+LENGTHS = (1024, 2048, 4096, 8192, 16384, 32768, 65536)
+PERIOD = 0.5
+BUILT_IN, OWN = "Python's reference topics (built in)", "My own text"
+CHARTS = (
+    ("l-nll", "Likelihood", "Nats per token of the text, by position: lower is better"),
+    ("l-entropy", "Attention entropy", "Mean over layers and heads; dashed is the ceiling"),
+    ("l-logits", "Attention logits", "Mean score of one head by perceived distance"),
+    ("l-states", "First-layer states", "One plane for both readings; circles plain, diamonds Λ"),
+    ("l-speed", "Speed", "Tokens read per second"),
+    ("l-memory", "Memory", "Size of the key/value cache"),
+)
+
+
+def build(lab: Any, runs: Runs) -> None:
+    """Makes the tab where it is called."""
+    with gr.Row(elem_classes=["ll-panel", "ll-common"]):
+        with gr.Column(scale=3, min_width=300):
+            source = gr.Radio([BUILT_IN, OWN], value=BUILT_IN, label="Text", elem_id="l-source")
+            own = gr.Textbox(
+                label="Paste a text, or upload a UTF-8 file of at most 2 MB",
+                lines=4,
+                max_lines=8,
+                visible=False,
+                elem_id="l-own",
+            )
+            upload = gr.UploadButton(
+                "Upload a text file", size="sm", file_types=["text", ".md", ".txt"], visible=False, elem_id="l-upload"
+            )
+        with gr.Column(scale=3, min_width=260):
+            length = gr.Dropdown(
+                [(f"{n:,} tokens", n) for n in LENGTHS], value=4096, label="Length", elem_id="l-length"
+            )
+            window = gr.Slider(16, 8192, 1024, step=1, label="Λ window, in tokens", elem_id="l-window")
+            sinks = gr.Slider(0, 256, 10, step=1, label="Sinks: first tokens always seen")
+        with gr.Column(scale=2, min_width=200):
+            policies = gr.CheckboxGroup(["Plain", "Λ"], value=["Plain", "Λ"], label="Read it", elem_id="l-policies")
+            with gr.Row():
+                layer = gr.Number(12, label="Layer", precision=0, minimum=0, min_width=70)
+                head = gr.Number(0, label="Head", precision=0, minimum=0, min_width=70)
+            with gr.Row(elem_classes=["ll-buttons"]):
+                go = gr.Button("Read", variant="primary", elem_classes=["ll-go"], elem_id="l-go", min_width=90)
+                stop = gr.Button("Stop", elem_classes=["ll-stop"], elem_id="l-stop", min_width=70, interactive=False)
+    progress = live.figures(
+        "long",
+        (
+            ("policy", "Policy"),
+            ("read", "Tokens read"),
+            ("perplexity", "Perplexity"),
+            ("speed", "Tokens/s"),
+            ("memory", "Cache"),
+            ("left", "Time left"),
+        ),
+    )
+    queue = gr.HTML("", apply_default_css=False, elem_classes=["ll", "ll-queue"])
+    with gr.Row(elem_classes=["ll-grid"]):
+        blank = _drawn([], None)
+        drawn = [live.chart(*chart, value=charts.encode(value)) for chart, value in zip(CHARTS, blank, strict=True)]
+    quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+    source.change(lambda chosen: [gr.update(visible=chosen == OWN)] * 2, [source], [own, upload], queue=False, **quiet)
+    upload.upload(_uploaded, [upload], [own], **quiet)
+    outputs = [progress, *drawn, go, stop]
+
+    def start(
+        request: gr.Request,
+        source: str,
+        own: str,
+        length: int,
+        window: int,
+        sinks: int,
+        chosen: list[str],
+        layer: int,
+        head: int,
+    ) -> Iterator[list[Any]]:
+        shown: list[Any] = [gr.skip()] * len(drawn)
+        try:
+            plans = _plans(window, sinks, chosen, Watch(layer=layer, head=head))
+            with runs.started(request.session_hash, Control()) as run:
+                yield [live.fill(state="busy", message="The text is being cut into tokens …"), *shown, *_running(True)]
+                tokens = _tokens(lab, own if source == OWN else built_in(), plans[0][1], length)
+                trained = lab.capabilities().training_length
+                for readings in _readings(lab, tokens, plans, run):
+                    shown = [charts.encode(chart, id(run), readings[-1].read) for chart in _drawn(readings, trained)]
+                    yield [live.fill(**_figures(readings[-1], run.control.stopped)), *shown, *_running(True)]
+                yield [live.fill(**_ended(readings, run.control.stopped)), *shown, *_running(False)]
+        except Exception as error:
+            words = sentence(error)
+            gr.Warning(words, title="The text could not be read")
+            yield [live.fill(state="bad", message=words), *shown, *_running(False)]
+
+    def halt(request: gr.Request) -> None:
+        if run := runs.of(request.session_hash):
+            run.control.stop()
+            run.delivered.wait(20)
+
+    event = go.click(
+        start,
+        [source, own, length, window, sinks, policies, layer, head],
+        outputs,
+        show_progress="minimal",
+        show_progress_on=[queue],
+        concurrency_id="model",
+        api_visibility="private",
+    )
+    stop.click(halt, None, None, queue=False, **quiet).then(
+        lambda: _running(False), None, [go, stop], cancels=[event], queue=False, **quiet
+    )
+
+
+@cache
+def built_in() -> str:
+    """The help topics that come with Python: about 700,000 characters of English prose and code."""
+    from pydoc_data.topics import topics
+
+    return "\n\n".join(topics[name] for name in sorted(topics))
+
+
+def text_of(data: bytes) -> str:
+    """An uploaded file as text. ValueError with a sentence where it is too large, not UTF-8 or empty."""
+    if len(data) > MAX_BYTES:
+        raise ValueError(
+            f"the file has {len(data) / 1e6:.1f} MB, more than {MAX_BYTES / 1e6:.0f}: cut it, and upload a part"
+        )
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"the file is not UTF-8 text (byte {error.start:,} does not fit): save it as UTF-8 and upload it again"
+        ) from error
+    if not text.strip() or "\0" in text:
+        raise ValueError("the file holds no text: choose a plain text file")
+    return text
+
+
+def _uploaded(path: str) -> str:
+    try:
+        with Path(path).open("rb") as file:
+            return text_of(file.read(MAX_BYTES + 1))
+    except ValueError as error:
+        raise gr.Error(sentence(error), title="The file was not taken", print_exception=False) from error
+
+
+def _tokens(lab: Any, text: str, settings: RunSettings, length: int) -> Tensor:
+    if not text.strip():
+        raise ValueError("there is no text: paste one, upload a file, or choose the built-in one")
+    if len(text.encode()) > MAX_BYTES:
+        raise ValueError(f"the text is longer than {MAX_BYTES / 1e6:.0f} MB: cut it")
+    return tokenise(lab, text, settings, length)
+
+
+def _plans(window: int, sinks: int, chosen: Sequence[str], watch: Watch) -> list[tuple[str, RunSettings]]:
+    if not chosen:
+        raise ValueError("nothing is chosen: tick Plain, Λ or both")
+    plain = RunSettings(prompt="…", watch=watch)
+    return [
+        (name, plain if name == "Plain" else plain.model_copy(update={"window": window, "sinks": sinks}))
+        for name in ("Plain", "Λ")
+        if name in chosen
+    ]
+
+
+def _readings(lab: Any, tokens: Tensor, plans: Sequence[tuple[str, RunSettings]], run: Any) -> Iterator[list[Passage]]:
+    """The readings so far, after every few chunks, until all are done or stopped."""
+    readings: list[Passage] = []
+    for name, settings in plans:
+        readings.append(Passage(name, len(tokens), cap=Policy.of(settings).limit))
+        for chunks in batches(read(lab, tokens, settings, run.control), PERIOD):
+            for chunk in chunks:
+                readings[-1].add(chunk)
+            yield readings
+        if run.control.stopped:
+            return
+
+
+def _drawn(readings: Sequence[Passage], trained: int | None) -> list[charts.Chart]:
+    return [
+        passages.nll(readings, trained),
+        passages.entropy(readings),
+        passages.logits(readings, trained),
+        passages.states(readings),
+        passages.speed(readings),
+        passages.memory(readings),
+    ]
+
+
+def _figures(reading: Passage, stopped: bool) -> dict[str, Any]:
+    speed = reading.speed[-1]
+    left = (reading.wanted - reading.read) / speed if speed else 0
+    return {
+        "policy": reading.name,
+        "read": f"{reading.read:,}",
+        "perplexity": f"{reading.perplexity:,.4g}",
+        "speed": f"{speed:,.0f}",
+        "memory": f"{reading.cache[-1] / 2**20:.1f} MiB",
+        "left": f"{left:,.0f} s",
+        "progress": reading.read / reading.wanted,
+        "state": "busy",
+        "message": "Stopping …" if stopped else f"Reading {reading.wanted:,} tokens: {reading.name}",
+    }
+
+
+def _ended(readings: Sequence[Passage], stopped: bool) -> dict[str, Any]:
+    words = "Stopped: what was read so far is shown." if stopped else _conclusion(readings)
+    return _figures(readings[-1], stopped) | {"left": "–", "state": "good", "message": words}
+
+
+def _conclusion(readings: Sequence[Passage]) -> str:
+    if len(readings) < 2:
+        return f"Read {readings[0].read:,} tokens at perplexity {readings[0].perplexity:,.4g}."
+    plain, window = readings
+    return (
+        f"Over {plain.read:,} tokens: perplexity {plain.perplexity:,.4g} plain and {window.perplexity:,.4g} with Λ; at the end "
+        f"{plain.speed[-1]:,.0f} and {window.speed[-1]:,.0f} tokens/s, {plain.cache[-1] / 2**20:.1f} and "
+        f"{window.cache[-1] / 2**20:.1f} MiB of cache."
+    )
+
+
+def _running(runs: bool) -> list[Any]:
+    return [gr.update(interactive=not runs), gr.update(interactive=runs)]

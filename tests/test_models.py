@@ -44,12 +44,13 @@ def test_capabilities_say_what_the_model_is(family: str, tiny_folder):
     assert (known.vocab, known.training_length, known.precision, known.device) == (128, 512, "fp32", "cpu")
     assert known.kv_heads == (2 if family in ("llama", "mistral", "qwen2", "qwen3") else 4)
     assert known.parameters == sum(p.numel() for p in seen.model.parameters())
+    packed = set() if family in ("llama", "mistral", "qwen2", "qwen3") else {"int8", "int4"}
     if family == "mpt":
         assert (known.position, known.rope_type, known.rope_base) == ("alibi", None, None)
-        assert known.unsupported.keys() == {"pic", "ntk"}
+        assert known.unsupported.keys() == packed | {"pic", "ntk"}
     else:
         assert (known.position, known.rope_type, known.rope_base) == ("rope", "default", 10_000.0)
-        assert known.unsupported == {}
+        assert known.unsupported.keys() == packed
 
 
 def test_capabilities_of_the_embedded_model(embedded: Loaded):
@@ -60,8 +61,8 @@ def test_capabilities_of_the_embedded_model(embedded: Loaded):
 
 
 @pytest.mark.parametrize("config, controls, reason", [
-    (GPT2Config(), {"pic", "ntk", "window", "probes", "int8"}, "learned vector"),
-    (BloomConfig(), {"pic", "ntk", "window", "probes", "int8"}, "does not know how bloom"),
+    (GPT2Config(), {"pic", "ntk", "window", "probes", "int8", "int4"}, "learned vector"),
+    (BloomConfig(), {"pic", "ntk", "window", "probes", "int8", "int4"}, "does not know how bloom"),
     (AutoConfig.for_model("llama", rope_parameters={"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}),
      {"pic", "ntk", "window"}, "change with the length"),
     (AutoConfig.for_model("mistral"), {"pic", "ntk", "window", "probes"}, "v0.2 or later"),
@@ -91,7 +92,7 @@ def test_without_bitsandbytes_the_quantised_precisions_say_so(monkeypatch: pytes
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     llama = AutoConfig.for_model("llama")
     assert unsupported(llama, CPU).keys() == {"4bit"}
-    assert unsupported(llama, CUDA).keys() == {"4bit", "int8"}
+    assert unsupported(llama, CUDA).keys() == {"4bit", "int8", "int4"}
 
 
 def test_a_precision_that_cannot_be_had_is_refused_with_its_reason(tiny_folder, monkeypatch: pytest.MonkeyPatch):
@@ -127,8 +128,9 @@ def test_4bit_embedded_is_small_and_still_answers(models: Models, embedded: Load
     assert "sky" in small.tokenizer.decode(small.model.generate(**inputs, max_new_tokens=12, do_sample=False)[0][-12:])
 
 
-def test_int8_on_the_cpu_leaves_the_packing_to_the_engine(tiny_folder):
-    model = loaded(tiny_folder("llama"), "int8").model
+@pytest.mark.parametrize("precision", ["int8", "int4"])
+def test_on_the_cpu_the_engine_packs_the_weights_itself(precision: str, tiny_folder):
+    model = loaded(tiny_folder("llama"), precision).model
     assert model.dtype == torch.bfloat16 and not hasattr(model, "hf_quantizer")
 
 
@@ -214,7 +216,7 @@ def test_a_model_off_the_list_is_refused(name: str):
 
 
 def test_an_unknown_precision_is_refused():
-    with pytest.raises(ModelError, match="choose one of bf16, fp32, int8, 4bit"):
+    with pytest.raises(ModelError, match="choose one of bf16, fp32, int8, int4, 4bit"):
         Models().load("embedded", "fp16")
 
 

@@ -107,6 +107,15 @@ def test_distances_of_picked_queries_and_keys(asked: RunSettings, t: list[int], 
     np.testing.assert_allclose(Policy.of(asked).distance(np.array(t), np.array(j)), expected, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("distance_limit", [1, 5])
+def test_tokens_that_would_leave_the_limit_again_are_refused(distance_limit: int):
+    asked = {"pic": "dynamic", "ratio": 0.25, "reading": "literal", "recent": 6, "window": 12}
+    with pytest.raises(ValueError, match="choose the contiguous reading"):
+        Policy.of(asking(**asked, distance_limit=distance_limit))
+    Policy.of(asking(**asked, distance_limit=6))
+    Policy.of(asking(**asked | {"recent": 100}))
+
+
 # ---- rotation
 
 

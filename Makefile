@@ -18,7 +18,7 @@ test: $(VENV)/.develops
 
 bench: $(VENV)/.develops
 	@$(PY) -m backend.embedded
-	$(PY) -m backend.evaluation.speed $(ARGS)
+	$(PY) -m app.bench $(ARGS)
 
 lint: $(VENV)/.develops
 	$(PY) -m ruff check .

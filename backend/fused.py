@@ -23,9 +23,9 @@ LARGEST = 2_000_000_000
 
 
 class Projection(Protocol):
-    """x [n, in] → [n, out]; silu applied, or multiplied by, or added to `other` [n, out], where asked."""
+    """x [n, in] → [n, out], added to `residual` [n, out] where given."""
 
-    def __call__(self, x: Tensor, fuse: str = "none", other: Tensor | None = None) -> Tensor: ...
+    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor: ...
 
 
 class Packed:
@@ -35,10 +35,10 @@ class Packed:
         self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), 1)
         self.bias = bias
 
-    def __call__(self, x: Tensor, fuse: str = "none", other: Tensor | None = None) -> Tensor:
-        if other is None:
-            return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, fuse, [], "")
-        return torch.ops.mkldnn._linear_pointwise.binary(x, other, self.weight, self.bias, fuse)
+    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        if residual is None:
+            return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
+        return torch.ops.mkldnn._linear_pointwise.binary(x, residual, self.weight, self.bias, "add")
 
 
 class Int8:
@@ -50,12 +50,12 @@ class Int8:
         self.scale = scale.to(weight.dtype)
         self.bias = bias
 
-    def __call__(self, x: Tensor, fuse: str = "none", other: Tensor | None = None) -> Tensor:
+    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         if x.shape[0] == 1:
             out = torch._weight_int8pack_mm(x, self.weight, self.scale)
         else:
             out = F.linear(x, self.weight.to(x.dtype)) * self.scale
-        return _followed(out, self.bias, fuse, other)
+        return _completed(out, self.bias, residual)
 
 
 class Int4:
@@ -72,17 +72,15 @@ class Int4:
         self.grid = torch.stack((scale, low + 8 * scale), -1).transpose(0, 1).contiguous().to(torch.bfloat16)
         self.bias = bias
 
-    def __call__(self, x: Tensor, fuse: str = "none", other: Tensor | None = None) -> Tensor:
+    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         out = torch.ops.aten._weight_int4pack_mm_for_cpu(x.contiguous(), self.weight, self.GROUP, self.grid)
-        return _followed(out, self.bias, fuse, other)
+        return _completed(out, self.bias, residual)
 
 
-def _followed(out: Tensor, bias: Tensor | None, fuse: str, other: Tensor | None) -> Tensor:
+def _completed(out: Tensor, bias: Tensor | None, residual: Tensor | None) -> Tensor:
     """What a packed projection does within its kernel, after one that cannot."""
     out = out if bias is None else out + bias
-    if other is not None:
-        return out * other if fuse == "mul" else out + other
-    return F.silu(out) if fuse == "swish" else out
+    return out if residual is None else out + residual
 
 
 KINDS: dict[str, tuple[type, type]] = {
@@ -99,8 +97,7 @@ class Layer:
 
     qkv: Projection
     out: Projection
-    gate: Projection
-    up: Projection
+    gate_up: Projection
     down: Projection
     before: tuple[Tensor, float]
     after: tuple[Tensor, float]
@@ -146,13 +143,14 @@ class Fused:
         q = _rms(q, layer.q_norm) if layer.q_norm else q
         k = _rms(k, layer.k_norm) if layer.k_norm else k
         mixed = attend(cache, index, q, k, v, self.width**-0.5, probe)
-        x = layer.out(mixed.transpose(0, 1).reshape(n, -1), "add", x)
+        x = layer.out(mixed.transpose(0, 1).reshape(n, -1), x)
         h = _rms(x, layer.after)
-        return layer.down(layer.up(h, "mul", layer.gate(h, "swish")), "add", x)
+        gate, up = layer.gate_up(h).chunk(2, -1)
+        return layer.down(F.silu(gate) * up, x)
 
 
 def fits(model: PreTrainedModel) -> bool:
-    """Whether a loaded model can run fused here: its family, unquantised, on the CPU, and not too large to keep twice."""
+    """Whether a loaded model can run fused here: Llama-shaped, unquantised, on the CPU, not too large to keep twice."""
     return (
         model.config.model_type in LLAMA_SHAPED
         and model.device.type == "cpu"
@@ -181,16 +179,19 @@ def _norm(module: nn.Module) -> tuple[Tensor, float]:
 
 def _layer(block: nn.Module, kind: type) -> Layer:
     attention, mlp = block.self_attn, block.mlp
-    projections = (attention.q_proj, attention.k_proj, attention.v_proj)
-    biased = projections[0].bias is not None
     return Layer(
-        qkv=kind(torch.cat([p.weight for p in projections]), torch.cat([p.bias for p in projections]) if biased else None),
-        out=kind(attention.o_proj.weight, attention.o_proj.bias),
-        gate=kind(mlp.gate_proj.weight, mlp.gate_proj.bias),
-        up=kind(mlp.up_proj.weight, mlp.up_proj.bias),
-        down=kind(mlp.down_proj.weight, mlp.down_proj.bias),
+        qkv=_joined((attention.q_proj, attention.k_proj, attention.v_proj), kind),
+        out=_joined((attention.o_proj,), kind),
+        gate_up=_joined((mlp.gate_proj, mlp.up_proj), kind),
+        down=_joined((mlp.down_proj,), kind),
         before=_norm(block.input_layernorm),
         after=_norm(block.post_attention_layernorm),
         q_norm=_norm(attention.q_norm) if hasattr(attention, "q_norm") else None,
         k_norm=_norm(attention.k_norm) if hasattr(attention, "k_norm") else None,
     )
+
+
+def _joined(linears: tuple[nn.Linear, ...], kind: type) -> Projection:
+    """Projections of the same input as one."""
+    biased = linears[0].bias is not None
+    return kind(torch.cat([x.weight for x in linears]), torch.cat([x.bias for x in linears]) if biased else None)

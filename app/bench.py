@@ -1,0 +1,112 @@
+"""`make bench`: the engine beside transformers, and the engine behind the running page. The last line is one JSON document.
+
+The page is measured as a visitor has it: a headless Chromium on this machine draws the four charts while tokens stream.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import shutil
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from app.__main__ import serve
+from app.page import build
+from backend.adapters import available
+from backend.engine import Control, Lab
+from backend.evaluation import speed
+from backend.evaluation.machine import copy_bandwidth, provenance
+from backend.models import Models
+from backend.settings import RunSettings
+from backend.steps import Finish, Step
+
+PROMPT = "Tell me a long story about a lighthouse keeper and the sea."
+OUT = Path(__file__).parents[1] / "assets" / "results" / "bench.json"
+CHROMIUM = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+            "--disable-component-update", "--disable-sync")
+
+
+class TimedLab(Lab):
+    """A lab that remembers how each run ended."""
+
+    def __init__(self, models: Models):
+        super().__init__(models)
+        self.finished: list[Finish] = []
+
+    def stream(self, settings: RunSettings, control: Control | None = None) -> Iterator[Step | Finish]:
+        for event in super().stream(settings, control):
+            if isinstance(event, Finish):
+                self.finished.append(event)
+            yield event
+
+
+def page_cost(models: Models, tokens: int, repeats: int) -> dict[str, Any]:
+    """Tokens/s of the same run: engine alone without and with probes, over the API, and behind the page in a browser."""
+    lab = TimedLab(models)
+    settings = RunSettings(prompt=PROMPT, max_new_tokens=tokens)
+    list(lab.stream(settings.model_copy(update={"max_new_tokens": 8})))
+    quiet = settings.model_copy(update={"watch": settings.watch.model_copy(update={"enabled": False})})
+    address = serve(build(lab, available), "127.0.0.1", 0, block=False)
+    ways = {
+        "engine": lambda: list(lab.stream(quiet)),
+        "engine, probes": lambda: list(lab.stream(settings)),
+        "API": lambda: _over_api(address, tokens),
+        "page in Chromium": lambda: _in_browser(address, tokens),
+    }
+    seen: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(repeats):
+        for name, go in ways.items():
+            lab.finished.clear()
+            go()
+            seen[name].append(lab.finished[-1].tokens_per_second)
+    return {"tokens": tokens, "tokens_per_second": {name: statistics.median(found) for name, found in seen.items()}}
+
+
+def _over_api(address: str, tokens: int) -> None:
+    from gradio_client import Client
+
+    client = Client(address, verbose=False)
+    for _ in client.submit(prompt=PROMPT, max_new_tokens=tokens, api_name="/generate"):
+        pass
+
+
+def _in_browser(address: str, tokens: int) -> None:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=list(CHROMIUM))
+        page = browser.new_page(viewport={"width": 1440, "height": 900})
+        page.goto(f"{address}?prompt={PROMPT}&max_new_tokens={tokens}")
+        page.get_by_role("button", name="Generate", exact=True).click()
+        page.wait_for_function("() => document.querySelector('#stop')?.disabled === false")
+        page.wait_for_function("() => document.querySelector('#stop')?.disabled === true", timeout=180_000)
+        browser.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m app.bench", description=__doc__)
+    parser.add_argument("--tokens", type=int, default=32, help="tokens written in each case (default 32)")
+    parser.add_argument("--page-tokens", type=int, default=200, help="tokens written behind the page (default 200)")
+    parser.add_argument("--no-long", action="store_true", help="leave out contexts of 4k to 32k")
+    parser.add_argument("--out", type=Path, default=OUT)
+    given = parser.parse_args()
+    models = Models(["embedded"])
+    result: dict[str, Any] = provenance(seed=0)
+    copy = copy_bandwidth()
+    print(f"copy bandwidth {copy / 1e9:.1f} GB/s read and written\n{speed.table([])}", flush=True)
+    result |= speed.run(models, copy, given.tokens, lambda line: print(line, flush=True), not given.no_long)
+    gc.collect()
+    result["page"] = page_cost(models, given.page_tokens, speed.REPEATS)
+    for name, rate in result["page"]["tokens_per_second"].items():
+        print(f"{name:44} {rate:38.1f}", flush=True)
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    given.out.write_text(json.dumps(result, indent=1))
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

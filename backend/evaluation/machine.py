@@ -1,0 +1,75 @@
+"""Where and of what a figure was measured, and what the machine's memory can do."""
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+
+def provenance(seed: int) -> dict[str, Any]:
+    """Command, commit, machine, versions and seed, to be stored beside every result."""
+    return {
+        "command": " ".join(["python", *_command()]),
+        "commit": _git("rev-parse", "HEAD") + ("+changes" if _git("status", "--porcelain", "-uno") else ""),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seed": seed,
+        "machine": {
+            "processor": _processor(),
+            "cores": os.cpu_count(),
+            "threads": torch.get_num_threads(),
+            "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+            "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+            "load_before": os.getloadavg()[0],
+        },
+        "versions": {"python": platform.python_version(), "torch": torch.__version__},
+    }
+
+
+def _command() -> list[str]:
+    module = sys.modules["__main__"].__spec__
+    return ["-m", module.name.removesuffix(".__main__"), *sys.argv[1:]] if module else sys.argv
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], capture_output=True, text=True, cwd=Path(__file__).parent, check=False)
+    return done.stdout.strip()
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.processor())
+
+
+def copy_bandwidth(size: int = 256 * 2**20, times: int = 8) -> float:
+    """Bytes read and written per second by the best of some large copies."""
+    source, target = torch.ones(size, dtype=torch.uint8), torch.empty(size, dtype=torch.uint8)
+    best = float("inf")
+    for _ in range(times):
+        started = time.perf_counter()
+        target.copy_(source)
+        best = min(best, time.perf_counter() - started)
+    return 2 * size / best
+
+
+class PeakMemory:
+    """`with PeakMemory() as peak:` then `peak.bytes`: the highest resident memory while inside (Linux; else 0)."""
+
+    bytes = 0
+
+    def __enter__(self) -> PeakMemory:
+        if Path("/proc/self/clear_refs").exists():
+            Path("/proc/self/clear_refs").write_text("5")
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        status = Path("/proc/self/status")
+        lines = status.read_text().splitlines() if status.exists() else []
+        self.bytes = next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), 0)

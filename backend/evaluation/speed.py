@@ -1,0 +1,192 @@
+"""Decode and prefill speed of the engine beside transformers', in one process on this machine.
+
+Every case reads the same tokens and then writes the same number, greedily and without stopping at the end mark.
+`make bench` runs this and the page on top (app.bench) and writes assets/results/bench.json.
+"""
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from pydoc_data import topics
+from transformers import AutoModelForCausalLM, DynamicCache, PreTrainedModel
+
+from backend import embedded
+from backend.engine import CHUNK, FIRST_CHUNK
+from backend.evaluation.machine import PeakMemory
+from backend.models import Models
+from backend.positions import Policy
+from backend.runner import Runner
+from backend.settings import Watch
+
+CONTEXTS = (128, 2048, 8192)
+LONG = (4096, 16384, 32768)
+WINDOW = 2048
+REPEATS = 3
+
+
+@dataclass(frozen=True)
+class Speed:
+    """One case. tokens/s of prefill and decode; bytes of weights and cache that one decoded token reads;
+    bandwidth: of those bytes per second over the measured copy bandwidth; memory: peak resident bytes."""
+
+    case: str
+    context: int
+    prefill: float
+    decode: float
+    token_bytes: int
+    bandwidth: float
+    memory: int
+
+
+Reader = Callable[[torch.Tensor], torch.Tensor]
+
+
+def cases(models: Models, copy: float, tokens: int, contexts: tuple[int, ...] = CONTEXTS) -> Iterator[Speed]:
+    """The table of short contexts. copy: bytes/s; tokens: written in each case."""
+    text = context_tokens(models)
+    for precision in ("bf16", "fp32"):
+        model = reference(precision)
+        for n in contexts:
+            yield measured(f"transformers {precision}", text[:n], lambda m=model: transformers_reader(m), tokens, copy, model)
+        if precision == "bf16":
+            for n in contexts[:2]:
+                seeing = reference("bf16", eager=True)
+                yield measured("transformers bf16, attentions and states", text[:n],
+                               lambda m=seeing: transformers_reader(m, seeing=True), tokens, copy, model)
+        del model
+        gc.collect()
+    for precision in ("bf16", "fp32", "int8", "int4"):
+        runner = Runner(models.load("embedded", precision))
+        for n in contexts:
+            for probes in (False, True):
+                name = f"engine {precision}" + (", probes" if probes else "")
+                yield measured(name, text[:n], lambda r=runner, p=probes: engine_reader(r, Policy(), p), tokens, copy, runner)
+        del runner
+        gc.collect()
+
+
+def long_cases(models: Models, copy: float, tokens: int, contexts: tuple[int, ...] = LONG) -> Iterator[Speed]:
+    """Plain attention of transformers and of the engine beside Λ, at long contexts in bf16."""
+    text = context_tokens(models)
+    model, runner = reference("bf16"), Runner(models.load("embedded", "bf16"))
+    window = Policy(window=WINDOW, sinks=10, limit=WINDOW)
+    for n in contexts:
+        yield measured("transformers bf16", text[:n], lambda: transformers_reader(model), tokens, copy, model, 1)
+        yield measured("engine bf16, plain", text[:n], lambda: engine_reader(runner, Policy(), False), tokens, copy, runner, 1)
+        yield measured(f"engine bf16, Λ {WINDOW}", text[:n], lambda: engine_reader(runner, window, False), tokens, copy, runner, 1)
+
+
+def context_tokens(models: Models) -> torch.Tensor:
+    """Real English for contexts: Python's own reference texts, repeated where they end."""
+    text = "\n".join(topics.topics.values())
+    ids = torch.tensor(models.load("embedded").tokenizer(text, verbose=False)["input_ids"])
+    return ids.repeat(1 + max(LONG) // len(ids))
+
+
+def reference(precision: str, eager: bool = False) -> PreTrainedModel:
+    """An untouched transformers model."""
+    dtype = torch.float32 if precision == "fp32" else torch.bfloat16
+    kernel = "eager" if eager else "sdpa"
+    return AutoModelForCausalLM.from_pretrained(embedded.source(), dtype=dtype, attn_implementation=kernel).eval()
+
+
+def transformers_reader(model: PreTrainedModel, seeing: bool = False) -> Reader:
+    """What `generate` does for each token: one forward over its dynamic cache, then the last row's logits."""
+    cache = DynamicCache(config=model.config)
+
+    @torch.inference_mode()
+    def read(ids: torch.Tensor) -> torch.Tensor:
+        out = model(ids[None], past_key_values=cache, use_cache=True, logits_to_keep=1,
+                    output_attentions=seeing, output_hidden_states=seeing)
+        return out.logits[0, -1].float()
+
+    return read
+
+
+def engine_reader(runner: Runner, policy: Policy, probes: bool) -> Reader:
+    """What a run does for each token; with probes, entropies and states every time and logits every fourth."""
+    cache = runner.cache(policy, 256)
+    probe = runner.probe(Watch()) if probes else None
+
+    def read(ids: torch.Tensor) -> torch.Tensor:
+        chunks = [ids] if len(ids) <= FIRST_CHUNK else ids.split(CHUNK)
+        for chunk in chunks:
+            logits = runner.read(chunk, cache, probe)
+        if probe is not None and len(ids) == 1:
+            probe.decoded(), probe.states([-1])
+            if cache.length % 4 == 0:
+                probe.logits(cache, 0, 0)
+        return logits
+
+    read.cache = cache  # type: ignore[attr-defined]
+    return read
+
+
+def measured(
+    case: str, context: torch.Tensor, make: Callable[[], Reader], tokens: int, copy: float,
+    weights: PreTrainedModel | Runner, repeats: int = REPEATS,
+) -> Speed:
+    """Median prefill and decode speed of fresh readers over the same context."""
+    prefills, decodes = [], []
+    with PeakMemory() as peak:
+        for _ in range(repeats):
+            read = make()
+            started = time.perf_counter()
+            token = read(context).argmax()
+            prefills.append(len(context) / (time.perf_counter() - started))
+            for _ in range(3):
+                token = read(token[None]).argmax()
+            started = time.perf_counter()
+            for _ in range(tokens):
+                token = read(token[None]).argmax()
+            decodes.append(tokens / (time.perf_counter() - started))
+    moved = weight_bytes(weights) + cache_bytes(read, len(context), weights)
+    decode = statistics.median(decodes)
+    return Speed(case, len(context), statistics.median(prefills), decode, moved, moved * decode / copy, peak.bytes)
+
+
+def weight_bytes(model: PreTrainedModel | Runner) -> int:
+    """Bytes of weights that one token reads: all but the embedding table, plus the head where it is that table."""
+    if isinstance(model, Runner):
+        per = {"bf16": 2.0, "fp32": 4.0, "int8": 1.0, "int4": 0.625}
+        precision, model = model.capabilities.precision, model.model
+        head = model.get_output_embeddings().weight.numel()
+        body = sum(p.numel() for p in model.parameters()) - model.get_input_embeddings().weight.numel()
+        body -= 0 if model.config.tie_word_embeddings else head
+        return int(body * per[precision] + head * per["int8" if precision == "int4" else precision])
+    return sum(p.numel() * p.element_size() for p in model.parameters())
+
+
+def cache_bytes(read: Reader, context: int, model: PreTrainedModel | Runner) -> int:
+    """Bytes of keys and values that one token reads."""
+    config = (model.model if isinstance(model, Runner) else model).config
+    size = (model.model if isinstance(model, Runner) else model).dtype.itemsize
+    cache = getattr(read, "cache", None)
+    seen = context if cache is None or cache.policy.window is None else min(context, cache.policy.window + cache.policy.sinks)
+    return 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * seen * size
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """The rows of `Speed` as aligned text."""
+    head = f"{'case':44} {'context':>8} {'prefill/s':>10} {'decode/s':>9} {'bandwidth':>9} {'memory':>8}"
+    lines = [
+        f"{r['case']:44} {r['context']:8,} {r['prefill']:10,.0f} {r['decode']:9.1f} {r['bandwidth']:8.0%} {r['memory'] / 2**20:6,.0f} M"
+        for r in rows
+    ]
+    return "\n".join([head, *lines])
+
+
+def run(models: Models, copy: float, tokens: int, report: Callable[[str], None], long: bool = True) -> dict[str, Any]:
+    """All cases; report is told each row as it comes."""
+    result: dict[str, Any] = {"copy_bytes_per_second": copy, "tokens_written": tokens, "short": [], "long": []}
+    for part, rows in (("short", cases(models, copy, tokens)), ("long", long_cases(models, copy, tokens) if long else ())):
+        for row in rows:
+            result[part].append(asdict(row))
+            report(table([asdict(row)]).splitlines()[1])
+    return result

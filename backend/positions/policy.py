@@ -58,11 +58,16 @@ class Policy:
     limit: float = math.inf
 
     def __post_init__(self) -> None:
-        if self.kind == "dynamic" and self.literal and self.ratio < 1 and self.limit < self.recent:
+        if self.kind == "dynamic" and self.literal and self.ratio < 1 and self.limit < self._narrow:
             raise ValueError(
                 f"the literal reading with a ratio below 1 brings capped tokens near again: give a distance limit of "
-                f"at least the recent length ({self.recent}), or choose the contiguous reading"
+                f"at least {self._narrow}, or choose the contiguous reading"
             )
+
+    @property
+    def _narrow(self) -> int:
+        """Length of the near part that a query can see at most."""
+        return self.recent if self.window is None else min(self.recent, self.window)
 
     @classmethod
     def of(cls, settings: RunSettings) -> "Policy":

@@ -1,0 +1,118 @@
+"""How position-id compression changes what a model writes at length: lengths, endings, repetition (004 §4, table 1).
+
+`python -m backend.evaluation.longform` writes assets/results/longform.json; it goes on where an earlier run stopped.
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from backend.engine import Lab
+from backend.evaluation.machine import provenance
+from backend.settings import RunSettings, Watch
+from backend.steps import Finish, Step
+
+OUT = Path(__file__).parents[2] / "assets" / "results" / "longform.json"
+NGRAM = 4
+SEVERE = 0.5
+RATIOS = (0.25, 4.0, 16.0)
+PROMPTS = (
+    "Write a long story about a lighthouse keeper who finds a letter in a bottle.",
+    "Write a detailed guide to growing vegetables on a balcony, from the first seed to the harvest.",
+    "Write an essay on how the invention of printing changed the lives of ordinary people.",
+    "Explain in depth how a bill becomes a law, with an example for each step.",
+    "Write a travel report of a week spent walking through the mountains.",
+    "Describe the life cycle of a star for a curious teenager, in as much detail as you can.",
+    "Write a detailed business plan for a small bakery in a harbour town.",
+    "Write a long dialogue between a sailor and an astronomer about the night sky.",
+)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One response. repetition: share of its token 4-grams that occurred before in it, 0 to 1; ended: by the end mark."""
+
+    tokens: int
+    words: int
+    repetition: float
+    ended: bool
+
+    @property
+    def corrupted(self) -> bool:
+        """No end before the cap, or more than half of its 4-grams repeated (004 §4.1 leaves the rule open)."""
+        return not self.ended or self.repetition > SEVERE
+
+
+def repetition(tokens: list[int]) -> float:
+    """Share of the 4-grams of a response that are not its first of their kind; 0 below 4 tokens."""
+    grams = Counter(tuple(tokens[i : i + NGRAM]) for i in range(len(tokens) - NGRAM + 1))
+    total = sum(grams.values())
+    return 1 - len(grams) / total if total else 0.0
+
+
+def answer(lab: Lab, settings: RunSettings) -> Answer:
+    """Run the settings to their end and measure the response."""
+    tokens: list[int] = []
+    for event in lab.stream(settings):
+        if isinstance(event, Step):
+            tokens.append(event.token)
+        elif isinstance(event, Finish):
+            return Answer(event.tokens, event.words, repetition(tokens), event.reason == "eos")
+    raise RuntimeError("a run ended without saying why")
+
+
+def policies() -> dict[str, dict[str, Any]]:
+    """The settings compared: plain, and dynamic PIC at each ratio in both readings of 004 eq. 9."""
+    named: dict[str, dict[str, Any]] = {"plain": {}}
+    for reading in ("contiguous", "literal"):
+        for ratio in RATIOS:
+            named[f"dynamic {reading} s={ratio:g}"] = {"pic": "dynamic", "ratio": ratio, "reading": reading}
+    return named
+
+
+def summary(answers: Iterable[Answer]) -> dict[str, float]:
+    """Means over responses; the medians of lengths as well, because a response that never ends stretches the mean."""
+    found = list(answers)
+    return {
+        "responses": len(found),
+        "tokens_mean": statistics.mean(a.tokens for a in found),
+        "tokens_median": statistics.median(a.tokens for a in found),
+        "words_mean": statistics.mean(a.words for a in found),
+        "repetition_mean": statistics.mean(a.repetition for a in found),
+        "ended": statistics.mean(a.ended for a in found),
+        "corrupted": statistics.mean(a.corrupted for a in found),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m backend.evaluation.longform", description=__doc__)
+    parser.add_argument("--cap", type=int, default=1024, help="hard cap on tokens (default 1024)")
+    parser.add_argument("--recent", type=int, default=200, help="recent tokens kept uncompressed (default 200)")
+    parser.add_argument("--out", type=Path, default=OUT)
+    given = parser.parse_args()
+    lab = Lab()
+    common = {"max_new_tokens": given.cap, "recent": given.recent, "initial": 4, "watch": Watch(enabled=False)}
+    stored = json.loads(given.out.read_text()) if given.out.exists() else {}
+    result = stored if stored.get("cap") == given.cap and stored.get("recent") == given.recent else provenance(seed=0)
+    result |= {"cap": given.cap, "recent": given.recent, "prompts": list(PROMPTS)}
+    answers = result.setdefault("answers", {})
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    for name, policy in policies().items():
+        done = answers.setdefault(name, [])
+        for prompt in PROMPTS[len(done) :]:
+            found = answer(lab, RunSettings(prompt=prompt, **common, **policy))
+            done.append(asdict(found))
+            print(f"{name:32} {found}", flush=True)
+            result.setdefault("summary", {})[name] = summary(Answer(**a) for a in done)
+            given.out.write_text(json.dumps(result, indent=1))
+    print(json.dumps(result["summary"], indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -61,7 +61,7 @@ RATIOS = (0.05, 0.25, 0.4, 0.75, 1.0, 1.5, 2.0, 4.0, 7.3, 16.0, 1024.0)
 
 @st.composite
 def any_policy(draw: st.DrawFn, longest: int = 48) -> RunSettings:
-    """Any policy and combination that the lab takes, with numbers from their smallest to beyond texts of `longest` tokens."""
+    """Any policy that the lab takes, its numbers from the smallest to beyond texts of `longest` tokens."""
     number = st.integers(1, longest + 2)
     window = draw(st.none() | number)
     asked = asking(

@@ -11,6 +11,8 @@ from conftest import FAMILIES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from policies import POLICIES, any_policy, asking
+from transformers import PreTrainedModel
+from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 from backend.positions import Policy, Rope
 from backend.settings import RunSettings
@@ -137,35 +139,37 @@ def test_rotated_products_depend_on_the_distance_alone(family: str, ratio: float
     torch.testing.assert_close(turned[0] @ turned[1].transpose(-1, -2), expected, rtol=0, atol=1e-10)
 
 
+def check_own_rotation(model: PreTrainedModel, n: int, dtype: torch.dtype) -> None:
+    """Whole frames 0 … n − 1 are rotated as transformers does it, bit for bit."""
+    rope = Rope.of(model.config)
+    cos, sin = model.base_model.rotary_emb(torch.zeros(1, dtype=dtype), torch.arange(n)[None])
+    x = torch.randn(1, 2, n, rope.width, generator=torch.Generator().manual_seed(0)).to(dtype)
+    expected, _ = apply_rotary_pos_emb(x, x, cos, sin)
+    assert torch.equal(rope.rotate(x, rope.phases(np.arange(n), dtype, torch.device("cpu"))), expected)
+
+
 @pytest.mark.parametrize("family", ["llama", "gpt_neox"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_phases_inside_the_training_length_are_the_models_own(family: str, dtype: torch.dtype, tiny):
-    model = tiny(family)
-    own = model.base_model.rotary_emb(torch.zeros(1, dtype=dtype), torch.arange(512)[None])
-    rope = Rope.of(model.config)
-    found = rope.phases(np.arange(512), dtype, torch.device("cpu"))
-    assert all(torch.equal(a, b[0]) for a, b in zip(found, own, strict=True))
+def test_rotations_inside_the_training_length_are_the_models_own(family: str, dtype: torch.dtype, tiny):
+    check_own_rotation(tiny(family), 512, dtype)
 
 
-def test_phases_keep_their_digits_far_out(tiny):
+def test_rotations_keep_their_digits_far_out(tiny):
     rope = Rope.of(tiny("llama").config)
     frames = np.array([0.25, 511.5, 512.0, 20_000.0, 131_071.75])
-    cos, sin = rope.phases(frames, torch.float32, torch.device("cpu"))
+    x = torch.cat((torch.ones(5, 8), torch.zeros(5, 8)), -1)
+    turned = rope.rotate(x, rope.phases(frames, torch.float32, torch.device("cpu")))
     angle = frames[:, None] * rope.inv_freq.double().numpy()
-    for found, expected in ((cos, np.cos(angle)), (sin, np.sin(angle))):
-        np.testing.assert_allclose(found[:, :8].numpy(), expected, rtol=0, atol=6e-8)
-        assert torch.equal(found[:, :8], found[:, 8:])
+    np.testing.assert_allclose(turned.numpy(), np.concatenate((np.cos(angle), np.sin(angle)), -1), rtol=0, atol=6e-8)
 
 
 @pytest.mark.parametrize("kind", ["linear", "llama3", "yarn"])
 def test_scaled_rope_types_keep_their_scaling(kind: str, tiny):
-    scaling = {"rope_type": kind, "factor": 4.0, "rope_theta": 10_000.0, "original_max_position_embeddings": 64}
+    scaling = {"rope_type": kind, "factor": 8.0, "rope_theta": 10_000.0, "original_max_position_embeddings": 64}
     if kind == "llama3":
         scaling |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
     model = tiny("llama", rope_parameters=scaling)
-    own = model.model.rotary_emb(torch.zeros(1), torch.arange(200)[None])
-    found = Rope.of(model.config).phases(np.arange(200), torch.float32, torch.device("cpu"))
-    assert all(torch.equal(a, b[0]) for a, b in zip(found, own, strict=True))
+    check_own_rotation(model, 200, torch.float32)
     larger = tiny("llama", rope_parameters=scaling | {"rope_theta": 160_000.0})
     assert torch.equal(Rope.of(model.config, 16.0).inv_freq, Rope.of(larger.config).inv_freq)
 

@@ -1,4 +1,4 @@
-"""`make bench`: the engine beside transformers, and the engine behind the running page. The last line is one JSON document.
+"""`make bench`: the engine beside transformers, and the engine behind the running page. Its last line is one JSON.
 
 The page is measured as a visitor has it: a headless Chromium on this machine draws the four charts while tokens stream.
 """
@@ -16,6 +16,7 @@ from typing import Any
 
 from app.__main__ import serve
 from app.page import build
+from app.runs import Runs
 from backend.adapters import available
 from backend.engine import Control, Lab
 from backend.evaluation import speed
@@ -26,8 +27,15 @@ from backend.steps import Finish, Step
 
 PROMPT = "Tell me a long story about a lighthouse keeper and the sea."
 OUT = Path(__file__).parents[1] / "assets" / "results" / "bench.json"
-CHROMIUM = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-            "--disable-component-update", "--disable-sync")
+CHROMIUM = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
 
 
 class TimedLab(Lab):
@@ -45,12 +53,12 @@ class TimedLab(Lab):
 
 
 def page_cost(models: Models, tokens: int, repeats: int) -> dict[str, Any]:
-    """Tokens/s of the same run: engine alone without and with probes, over the API, and behind the page in a browser."""
+    """Tokens/s of the same run: engine alone, with probes, over the API, and behind the page in a browser."""
     lab = TimedLab(models)
     settings = RunSettings(prompt=PROMPT, max_new_tokens=tokens)
     list(lab.stream(settings.model_copy(update={"max_new_tokens": 8})))
     quiet = settings.model_copy(update={"watch": settings.watch.model_copy(update={"enabled": False})})
-    address = serve(build(lab, available), "127.0.0.1", 0, block=False)
+    address = serve(build(lab, available, Runs()), "127.0.0.1", 0, block=False)
     ways = {
         "engine": lambda: list(lab.stream(quiet)),
         "engine, probes": lambda: list(lab.stream(settings)),

@@ -3,6 +3,7 @@
 `attend` serves all models. Llama-shaped ones on the CPU call it from `fused`; the others run transformers' own
 modules, whose rotary embedding is replaced by the identity and whose attention function is `framed_attention`.
 """
+
 from __future__ import annotations
 
 import math
@@ -71,7 +72,7 @@ def framed_attention(module, query, key, value, attention_mask, scaling=None, **
         out = attend(frame.caches[0], layer, query[0], key[0], value[0], scale, frame.probe, frame.exact, slopes)
         return out.transpose(0, 1)[None].contiguous(), None
     out = torch.zeros_like(query)
-    for row, (cache, pad) in enumerate(zip(frame.caches, frame.padding)):
+    for row, (cache, pad) in enumerate(zip(frame.caches, frame.padding, strict=True)):
         real = (row, slice(None), slice(pad, None))
         if query[real].shape[1]:
             out[real] = attend(cache, layer, query[real], key[real], value[real], scale, None, frame.exact, slopes)
@@ -140,7 +141,9 @@ def _transformers_kernel(cache: FramedCache, layer: int, q: Tensor, scale: float
     module = torch.nn.Module()
     module.num_key_value_groups = q.shape[0] // cache.shape.heads
     module.is_causal = True
-    out, _ = sdpa_attention_forward(module, _rotated(cache, q, NEAR)[None], keys[None], values[None], None, scaling=scale)
+    out, _ = sdpa_attention_forward(
+        module, _rotated(cache, q, NEAR)[None], keys[None], values[None], None, scaling=scale
+    )
     return out[0].transpose(0, 1)
 
 
@@ -149,7 +152,9 @@ def _bias(cache: FramedCache, piece: Piece, group: int, slopes: Tensor, rows: li
     chunk = cache.chunk
     assert chunk is not None
     keys = np.arange(piece.first, piece.first + piece.hi - piece.lo)
-    distance = cache.policy.query_frame(chunk.rows if rows is None else chunk.rows[rows], group)[:, None] - cache.policy.key_frame(keys, group)
+    distance = cache.policy.query_frame(chunk.rows if rows is None else chunk.rows[rows], group)[
+        :, None
+    ] - cache.policy.key_frame(keys, group)
     return -slopes[:, None, None].float() * torch.from_numpy(distance).to(slopes.device, torch.float32)
 
 
@@ -166,7 +171,13 @@ def _grouped(cache: FramedCache, layer: int, q: Tensor) -> Iterator[tuple[int, P
 
 
 def _scores(
-    cache: FramedCache, layer: int, turned: Tensor, piece: Piece, group: int, scale: float, slopes: Tensor | None,
+    cache: FramedCache,
+    layer: int,
+    turned: Tensor,
+    piece: Piece,
+    group: int,
+    scale: float,
+    slopes: Tensor | None,
     rows: list[int],
 ) -> Tensor:
     """Pre-softmax scores [heads, rows, keys] of some of the chunk's rows, −inf where unseen."""

@@ -5,6 +5,7 @@ position; with one, tokens that no query will see again are dropped now and then
 length, while `length` goes on counting. Keys that may change group are kept unrotated too, and always change from
 that raw value. Per decoded token and layer a constant number of keys is rotated, where 004's Algorithm 1 rotates all.
 """
+
 from __future__ import annotations
 
 import math
@@ -110,7 +111,7 @@ class FramedCache:
     def _grown(self, old: list[Tensor], slots: int) -> list[Tensor]:
         s = self.shape
         new = [torch.zeros(s.heads, slots, s.width, dtype=s.dtype, device=s.device) for _ in range(s.layers)]
-        for fresh, kept in zip(new, old):
+        for fresh, kept in zip(new, old, strict=bool(old)):
             fresh[:, : kept.shape[1]] = kept
         return new
 
@@ -291,7 +292,11 @@ class FramedCache:
         if self.policy.kind == "dynamic":
             self._plan(moves, SQUEEZED, int(before.near), int(after.near), start)
         if math.isfinite(self.policy.limit):
-            capped = [(before.head, after.head), (before.middle, after.middle), (max(before.tail, after.near), after.tail)]
+            capped = [
+                (before.head, after.head),
+                (before.middle, after.middle),
+                (max(before.tail, after.near), after.tail),
+            ]
             for lo, hi in capped:
                 self._plan(moves, CAPPED, int(lo), int(hi), start)
         return moves

@@ -1,4 +1,5 @@
 """Choosing the next token: transformers' logits processors, then the largest or a sampled one."""
+
 from __future__ import annotations
 
 from typing import NamedTuple

@@ -1,4 +1,5 @@
 """Prompt → prefill → decode loop → a `Step` a token → one `Finish`."""
+
 from __future__ import annotations
 
 import threading
@@ -77,7 +78,7 @@ class Lab:
         return self.models.load(model, precision).capabilities
 
     def runner(self, settings: RunSettings) -> Runner:
-        """The forward pass these settings ask for, the method's adapter merged in. Raises ValueError with a sentence."""
+        """The forward pass these settings ask for, adapter merged in. Raises ValueError with a sentence."""
         adapter = self._adapter(settings)
         loaded = self.models.load(settings.model, settings.precision, adapter.path if adapter else None)
         _check(settings, loaded.capabilities)
@@ -195,12 +196,17 @@ class _Run:
                 seen.append((np.array(rows) + first, *probe.prefilled(), probe.states(rows)))
         if probe is None:
             return logits, None
-        positions, entropy, attended, states = (np.concatenate(part) for part in zip(*seen))
+        positions, entropy, attended, states = (np.concatenate(part) for part in zip(*seen, strict=True))
         return logits, Reading(len(self.ids), time.perf_counter() - started, positions, entropy, attended, states)
 
     def _step(
-        self, choice: Choice, cache: FramedCache, probe: Probe | None, reading: Reading | None,
-        goal: int | None, seconds: float,
+        self,
+        choice: Choice,
+        cache: FramedCache,
+        probe: Probe | None,
+        reading: Reading | None,
+        goal: int | None,
+        seconds: float,
     ) -> Step:
         text = self.text.add(choice.token)
         index = len(self.text.tokens)

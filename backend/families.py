@@ -3,6 +3,7 @@
 An attached model is still transformers' own outside `attention.framed`: its rotary embedding, attention and masks act
 as before. Inside, queries and keys reach the attention function unrotated and the cache is ours.
 """
+
 from __future__ import annotations
 
 import threading
@@ -98,7 +99,7 @@ def _replace_forward(module: nn.Module, inside: Callable) -> None:
     def forward(self, hidden_states, *args, **kwargs):
         return own(hidden_states, *args, **kwargs) if current_frame() is None else inside(self, hidden_states)
 
-    module.forward = MethodType(forward, module)  # type: ignore[method-assign]
+    module.forward = MethodType(forward, module)
 
 
 def _gptj_forward(self, hidden: Tensor) -> tuple[Tensor, None]:

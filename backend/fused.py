@@ -4,6 +4,7 @@ The mathematics is transformers' own, layer by layer; what differs is the order 
 A single token's cost is the reading of the weights, so each is read once, in the layout its kernel wants: oneDNN's
 packed format reads about 1.6 times faster than the plain one at batch 1 (`make bench` reports the bandwidth reached).
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -3,6 +3,7 @@
 Only the decoded query and a few sampled prompt rows are looked at, so memory is linear in length. A probe reads
 scores that attention has computed anyway; it changes nothing, so tokens are the same with and without one.
 """
+
 from __future__ import annotations
 
 import numpy as np

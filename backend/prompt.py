@@ -1,4 +1,5 @@
 """From a person's message to the model's token ids, and from new ids back to text, piece by piece."""
+
 from __future__ import annotations
 
 import torch

@@ -1,4 +1,5 @@
 """One loaded model, ready to read chunks of one sequence into a framed cache."""
+
 from __future__ import annotations
 
 import threading
@@ -32,7 +33,9 @@ class Runner:
         precision = loaded.capabilities.precision
         fused = fits(self.model) and not exact
         if precision in ("int8", "int4") and self.model.device.type == "cpu" and not fused:
-            raise ValueError(f"{precision} on the CPU needs a model of the Llama, Mistral or Qwen families: choose bf16")
+            raise ValueError(
+                f"{precision} on the CPU needs a model of the Llama, Mistral or Qwen families: choose bf16"
+            )
         self.fused = Fused(self.model, precision) if fused else None
         self.exact = exact
 

@@ -1,13 +1,12 @@
 """The settings of one run: one typed, validated object shared by the page, Python, the CLI and the API."""
+
 from __future__ import annotations
 
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-Method = Literal[
-    "none", "prompted", "exp_decay", "ldpe", "orpe", "lrpe", "pre", "mnt_ldpe", "mnt_orpe"
-]
+Method = Literal["none", "prompted", "exp_decay", "ldpe", "orpe", "lrpe", "pre", "mnt_ldpe", "mnt_orpe"]
 Unit = Literal["tokens", "words", "characters"]
 Pic = Literal["none", "naive", "ntk", "dynamic"]
 Precision = Literal["bf16", "fp32", "int8", "int4", "4bit"]
@@ -38,8 +37,12 @@ class RunSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     prompt: str = Field(description="the user's message; the model's chat template is applied to it")
-    model: str = Field("embedded", max_length=300, description="'embedded', a hub id or a local folder from the allow-list")
-    precision: Precision = Field("bf16", description="weights as bf16, fp32, weight-only int8 or int4 (CPU), or 4-bit by bitsandbytes")
+    model: str = Field(
+        "embedded", max_length=300, description="'embedded', a hub id or a local folder from the allow-list"
+    )
+    precision: Precision = Field(
+        "bf16", description="weights as bf16, fp32, weight-only int8 or int4 (CPU), or 4-bit by bitsandbytes"
+    )
 
     method: Method = Field("none", description="how the length is steered")
     target: int = Field(100, ge=1, le=MAX_TARGET, description="wanted length of the response, in `unit`")
@@ -48,13 +51,24 @@ class RunSettings(BaseModel):
     max_new_tokens: int = Field(256, ge=1, le=MAX_NEW_TOKENS, description="hard cap on generated tokens, always on")
 
     pic: Pic = Field("none", description="position-id compression policy (004)")
-    ratio: float = Field(1.0, ge=0.05, le=1024, allow_inf_nan=False, description="compression ratio s (NTK: factor on the RoPE base)")
+    ratio: float = Field(
+        1.0, ge=0.05, le=1024, allow_inf_nan=False, description="compression ratio s (NTK: factor on the RoPE base)"
+    )
     initial: int = Field(4, ge=0, le=100_000, description="dynamic PIC: uncompressed tokens at the start")
-    recent: int = Field(200, ge=1, le=100_000, description="dynamic PIC: uncompressed tokens at the end, the current one included")
+    recent: int = Field(
+        200, ge=1, le=100_000, description="dynamic PIC: uncompressed tokens at the end, the current one included"
+    )
     reading: Literal["contiguous", "literal"] = Field("contiguous", description="reading of 004 eq. 9")
-    prefill: Literal["row_exact", "paper"] = Field("row_exact", description="frames of the prompt's rows: each its own, or one for all")
+    prefill: Literal["row_exact", "paper"] = Field(
+        "row_exact", description="frames of the prompt's rows: each its own, or one for all"
+    )
 
-    window: int | None = Field(None, ge=1, le=MAX_WINDOW, description="Λ: tokens of the local branch, the query included; none: plain attention")
+    window: int | None = Field(
+        None,
+        ge=1,
+        le=MAX_WINDOW,
+        description="Λ: tokens of the local branch, the query included; none: plain attention",
+    )
     sinks: int = Field(10, ge=0, le=4096, description="Λ: tokens of the global branch (n_global of 002)")
     distance_limit: int | Literal["window", "off"] = Field("window", description="Λ: cap on perceived distances")
 
@@ -88,9 +102,11 @@ class RunSettings(BaseModel):
         return limit
 
     @model_validator(mode="after")
-    def _combination_makes_sense(self) -> "RunSettings":
+    def _combination_makes_sense(self) -> RunSettings:
         if self.prefill == "paper" and self.window is not None:
-            raise ValueError("prefill 'paper' gives the whole prompt one frame and cannot be windowed: choose 'row_exact', or no window")
+            raise ValueError(
+                "prefill 'paper' gives the prompt one frame and cannot be windowed: choose 'row_exact', or no window"
+            )
         return self
 
     @property

@@ -1,4 +1,5 @@
 """What a run yields: one `Step` a token, then one `Finish`."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field

@@ -5,6 +5,7 @@ but where a browser shares two cores the spinning thread holds the core that the
 busy loop on one of two cores: 2 to 8 tokens/s instead of 40). Sleeping at once costs a third on an idle machine. A
 short spin keeps most of both. A value set in the environment wins.
 """
+
 import os
 
 os.environ.setdefault("GOMP_SPINCOUNT", "2000")

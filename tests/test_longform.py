@@ -1,4 +1,5 @@
 """The rules by which long responses are judged."""
+
 from backend.evaluation.longform import Answer, policies, repetition, summary
 from backend.settings import RunSettings
 
@@ -18,7 +19,9 @@ def test_corrupted_means_no_end_or_more_than_half_repeated():
 
 def test_summary_is_over_all_responses():
     found = summary([Answer(10, 8, 0.0, True), Answer(30, 20, 0.6, True)])
-    assert found["tokens_mean"] == 20 and found["words_mean"] == 14 and found["corrupted"] == 0.5 and found["ended"] == 1
+    assert (
+        found["tokens_mean"] == 20 and found["words_mean"] == 14 and found["corrupted"] == 0.5 and found["ended"] == 1
+    )
 
 
 def test_every_compared_policy_is_valid_and_distinct():

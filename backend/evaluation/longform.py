@@ -2,6 +2,7 @@
 
 `python -m backend.evaluation.longform` writes assets/results/longform.json; it goes on where an earlier run stopped.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -36,7 +37,7 @@ PROMPTS = (
 
 @dataclass(frozen=True)
 class Answer:
-    """One response. repetition: share of its token 4-grams that occurred before in it, 0 to 1; ended: by the end mark."""
+    """One response. repetition: share of its token 4-grams that occurred before in it; ended: by the end mark."""
 
     tokens: int
     words: int

@@ -1,4 +1,5 @@
 """Where and of what a figure was measured, and what the machine's memory can do."""
+
 from __future__ import annotations
 
 import os
@@ -45,7 +46,9 @@ def _git(*arguments: str) -> str:
 def _processor() -> str:
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.processor())
+    return next(
+        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.processor()
+    )
 
 
 def copy_bandwidth(size: int = 256 * 2**20, times: int = 8) -> float:

@@ -1,4 +1,5 @@
 """Negative log-likelihood of a text against position, under any position policy (002 fig. 3, table 1)."""
+
 from __future__ import annotations
 
 import time
@@ -39,7 +40,7 @@ class Chunk:
 
 
 def tokenise(lab: Lab, text: str, settings: RunSettings, most: int) -> torch.Tensor:
-    """The first `most` token ids [n] of a text, without a chat template. Raises ValueError where there are under two."""
+    """The first `most` token ids [n] of a text, without a chat template. Raises ValueError for fewer than two."""
     loaded = lab.models.load(settings.model, settings.precision)
     # A token is at least one character, and hardly ever more than 16 on average.
     ids = loaded.tokenizer(text[: 16 * most], add_special_tokens=False)["input_ids"][:most]
@@ -69,7 +70,9 @@ def read(
         last = logits[-1:]
         seconds = time.perf_counter() - started
         spent += seconds
-        entropy, attended = probe.prefilled() if len(ids) > 1 else (probe.decoded()[None], np.array([attended_keys(cache)]))
+        entropy, attended = (
+            probe.prefilled() if len(ids) > 1 else (probe.decoded()[None], np.array([attended_keys(cache)]))
+        )
         rows = np.unique(np.linspace(0, len(ids) - 1, min(STATES, len(ids))).astype(int))
         yield Chunk(
             position=cache.length,

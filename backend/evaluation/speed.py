@@ -3,6 +3,7 @@
 Every case reads the same tokens and then writes the same number, greedily and without stopping at the end mark.
 `make bench` runs this and the page on top (app.bench) and writes assets/results/bench.json.
 """
+
 from __future__ import annotations
 
 import gc
@@ -10,10 +11,11 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
+from pydoc_data import topics
 from typing import Any
 
 import torch
-from pydoc_data import topics
 from transformers import AutoModelForCausalLM, DynamicCache, PreTrainedModel
 
 from backend import embedded
@@ -53,12 +55,20 @@ def cases(models: Models, copy: float, tokens: int, contexts: tuple[int, ...] = 
     for precision in ("bf16", "fp32"):
         model = reference(precision)
         for n in contexts:
-            yield measured(f"transformers {precision}", text[:n], lambda m=model: transformers_reader(m), tokens, copy, model)
+            yield measured(
+                f"transformers {precision}", text[:n], partial(transformers_reader, model), tokens, copy, model
+            )
         if precision == "bf16":
             for n in contexts[:2]:
                 seeing = reference("bf16", eager=True)
-                yield measured("transformers bf16, attentions and states", text[:n],
-                               lambda m=seeing: transformers_reader(m, seeing=True), tokens, copy, model)
+                yield measured(
+                    "transformers bf16, attentions and states",
+                    text[:n],
+                    partial(transformers_reader, seeing, seeing=True),
+                    tokens,
+                    copy,
+                    model,
+                )
         del model
         gc.collect()
     for precision in ("bf16", "fp32", "int8", "int4"):
@@ -66,7 +76,7 @@ def cases(models: Models, copy: float, tokens: int, contexts: tuple[int, ...] = 
         for n in contexts:
             for probes in (False, True):
                 name = f"engine {precision}" + (", probes" if probes else "")
-                yield measured(name, text[:n], lambda r=runner, p=probes: engine_reader(r, Policy(), p), tokens, copy, runner)
+                yield measured(name, text[:n], partial(engine_reader, runner, Policy(), probes), tokens, copy, runner)
         del runner
         gc.collect()
 
@@ -77,9 +87,13 @@ def long_cases(models: Models, copy: float, tokens: int, contexts: tuple[int, ..
     model, runner = reference("bf16"), Runner(models.load("embedded", "bf16"))
     window = Policy(window=WINDOW, sinks=10, limit=WINDOW)
     for n in contexts:
-        yield measured("transformers bf16", text[:n], lambda: transformers_reader(model), tokens, copy, model, 1)
-        yield measured("engine bf16, plain", text[:n], lambda: engine_reader(runner, Policy(), False), tokens, copy, runner, 1)
-        yield measured(f"engine bf16, Λ {WINDOW}", text[:n], lambda: engine_reader(runner, window, False), tokens, copy, runner, 1)
+        yield measured("transformers bf16", text[:n], partial(transformers_reader, model), tokens, copy, model, 1)
+        yield measured(
+            "engine bf16, plain", text[:n], partial(engine_reader, runner, Policy(), False), tokens, copy, runner, 1
+        )
+        yield measured(
+            f"engine bf16, Λ {WINDOW}", text[:n], partial(engine_reader, runner, window, False), tokens, copy, runner, 1
+        )
 
 
 def context_tokens(models: Models) -> torch.Tensor:
@@ -102,8 +116,14 @@ def transformers_reader(model: PreTrainedModel, seeing: bool = False) -> Reader:
 
     @torch.inference_mode()
     def read(ids: torch.Tensor) -> torch.Tensor:
-        out = model(ids[None], past_key_values=cache, use_cache=True, logits_to_keep=1,
-                    output_attentions=seeing, output_hidden_states=seeing)
+        out = model(
+            ids[None],
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
+            output_attentions=seeing,
+            output_hidden_states=seeing,
+        )
         return out.logits[0, -1].float()
 
     return read
@@ -129,8 +149,13 @@ def engine_reader(runner: Runner, policy: Policy, probes: bool) -> Reader:
 
 
 def measured(
-    case: str, context: torch.Tensor, make: Callable[[], Reader], tokens: int, copy: float,
-    weights: PreTrainedModel | Runner, repeats: int = REPEATS,
+    case: str,
+    context: torch.Tensor,
+    make: Callable[[], Reader],
+    tokens: int,
+    copy: float,
+    weights: PreTrainedModel | Runner,
+    repeats: int = REPEATS,
 ) -> Speed:
     """Median prefill and decode speed of fresh readers over the same context."""
     prefills, decodes = [], []
@@ -168,7 +193,11 @@ def cache_bytes(read: Reader, context: int, model: PreTrainedModel | Runner) -> 
     config = (model.model if isinstance(model, Runner) else model).config
     size = (model.model if isinstance(model, Runner) else model).dtype.itemsize
     cache = getattr(read, "cache", None)
-    seen = context if cache is None or cache.policy.window is None else min(context, cache.policy.window + cache.policy.sinks)
+    seen = (
+        context
+        if cache is None or cache.policy.window is None
+        else min(context, cache.policy.window + cache.policy.sinks)
+    )
     return 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * seen * size
 
 
@@ -176,7 +205,8 @@ def table(rows: list[dict[str, Any]]) -> str:
     """The rows of `Speed` as aligned text."""
     head = f"{'case':44} {'context':>8} {'prefill/s':>10} {'decode/s':>9} {'bandwidth':>9} {'memory':>8}"
     lines = [
-        f"{r['case']:44} {r['context']:8,} {r['prefill']:10,.0f} {r['decode']:9.1f} {r['bandwidth']:8.0%} {r['memory'] / 2**20:6,.0f} M"
+        f"{r['case']:44} {r['context']:8,} {r['prefill']:10,.0f} {r['decode']:9.1f} {r['bandwidth']:8.0%} "
+        f"{r['memory'] / 2**20:6,.0f} M"
         for r in rows
     ]
     return "\n".join([head, *lines])
@@ -185,7 +215,10 @@ def table(rows: list[dict[str, Any]]) -> str:
 def run(models: Models, copy: float, tokens: int, report: Callable[[str], None], long: bool = True) -> dict[str, Any]:
     """All cases; report is told each row as it comes."""
     result: dict[str, Any] = {"copy_bytes_per_second": copy, "tokens_written": tokens, "short": [], "long": []}
-    for part, rows in (("short", cases(models, copy, tokens)), ("long", long_cases(models, copy, tokens) if long else ())):
+    for part, rows in (
+        ("short", cases(models, copy, tokens)),
+        ("long", long_cases(models, copy, tokens) if long else ()),
+    ):
         for row in rows:
             result[part].append(asdict(row))
             report(table([asdict(row)]).splitlines()[1])

@@ -1,4 +1,5 @@
 """Position policies: which keys a query sees, and at which perceived distance."""
+
 from backend.positions.policy import CAPPED, NEAR, SQUEEZED, Policy, Segment
 from backend.positions.rope import Rope
 

@@ -8,6 +8,7 @@ A key belongs to one of three groups, and moves through them in this order:
 
 Frames are position ids in float64. Sources: 002 (LM-Infinite) §4, 004 (PIC) §3.1.
 """
+
 from __future__ import annotations
 
 import math
@@ -70,7 +71,7 @@ class Policy:
         return self.recent if self.window is None else min(self.recent, self.window)
 
     @classmethod
-    def of(cls, settings: RunSettings) -> "Policy":
+    def of(cls, settings: RunSettings) -> Policy:
         """The policy a run's settings ask for; a ratio of 1 compresses nothing and is plain."""
         limit = math.inf
         if settings.window is not None and settings.distance_limit != "off":

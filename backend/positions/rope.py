@@ -1,4 +1,5 @@
 """Rotary position embedding of real-valued frames."""
+
 from __future__ import annotations
 
 import copy
@@ -27,7 +28,7 @@ class Rope:
     trained: int = 0
 
     @classmethod
-    def of(cls, config, base_factor: float = 1.0) -> "Rope":
+    def of(cls, config, base_factor: float = 1.0) -> Rope:
         """The model's own rope type with its base multiplied (004 eq. 8). Raises ValueError for unsupported types."""
         if config.model_type == "gptj":
             width = config.rotary_dim or config.n_embd // config.n_head
@@ -37,7 +38,9 @@ class Rope:
         rope = config.rope_parameters
         kind = rope["rope_type"]
         if kind in ("dynamic", "longrope"):
-            raise ValueError(f"position policies do not support the rope type '{kind}', whose base changes with length: choose another model")
+            raise ValueError(
+                f"the rope type '{kind}' changes its base with length, so keys cannot be kept: choose another model"
+            )
         rope["rope_theta"] = rope["rope_theta"] * base_factor
         if kind == "default":
             width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads

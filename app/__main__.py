@@ -17,6 +17,7 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 import gradio as gr
 
 from app import live, page, theme
+from app.runs import Runs  # noqa: E402
 from backend.adapters import available
 from backend.engine import Lab
 from backend.models import ModelError, Models, allowed
@@ -26,7 +27,7 @@ def make(names: Sequence[str], concurrency: int = 1) -> gr.Blocks:
     """The page over a lab that may load the named models; the first is loaded while the page opens."""
     lab = Lab(Models(names))
     threading.Thread(target=_warm, args=(lab, names[0]), daemon=True, name="warm").start()
-    return page.build(lab, available, concurrency)
+    return page.build(lab, available, Runs(), concurrency)
 
 
 def serve(

@@ -20,6 +20,7 @@ from backend.positions.policy import Policy
 from backend.settings import RunSettings
 
 POINTS = 160
+LINES_POINTS = 90
 STATES = 360
 MASK_CELLS = 72
 LAYERS = 9
@@ -170,10 +171,10 @@ def length(series: Series, history: Sequence[Past] = ()) -> Chart:
 def entropy(series: Series) -> Chart:
     """(b) Attention entropy, mean over heads, of some layers against context length, under its ceiling ln(attended)."""
     layout = axes("tokens read", "nats")
-    layers = layers_of(series)
-    if not layers:
+    if not series.entropy:
         return Chart([], empty(layout, "entropy appears while the model writes"), "No attention entropy was recorded.")
     context, ceiling, values = entropy_table(series)
+    layers = values.shape[1]
     watched = min(series.settings.watch.layer, layers - 1)
     shown = sorted({int(i) for i in np.linspace(0, layers - 1, min(LAYERS, layers)).round()} | {watched})
     data = [line(context, ceiling, "@ink", "ceiling ln(attended)", width=1.4, dash="dash")]
@@ -526,39 +527,33 @@ def _last_row(policy: Policy, tokens: int) -> np.ndarray:
     return policy.distance(np.array([tokens - 1]), np.arange(tokens))[0]
 
 
-def layers_of(series: Series) -> int:
-    """Layers whose entropy was recorded, 0 without probes."""
-    if series.entropy:
-        return len(series.entropy[0])
-    return series.reading.entropy.shape[1] if series.reading is not None and series.reading.entropy.size else 0
-
-
 def entropy_table(series: Series) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Context [k], ceiling [k] and entropy meaned over heads [k, layers], the prompt's rows first."""
-    at = sample(len(series.entropy), POINTS)
+    at = sample(len(series.entropy), LINES_POINTS)
     context, attended = pick(series.context, at), pick(series.attended, at)
-    values = np.array([series.entropy[i].mean(axis=1) for i in at]).reshape(len(at), -1)
+    values = np.array([series.entropy[i].mean(axis=1) for i in at])
     reading = series.reading
-    if reading is not None and reading.entropy.size:
+    if reading is not None:
         context = np.concatenate([reading.positions + 1, context])
         attended = np.concatenate([reading.attended, attended])
-        prompt = reading.entropy.mean(axis=2)
-        values = np.concatenate([prompt, values]) if len(at) else prompt
+        values = np.concatenate([reading.entropy.mean(axis=2), values])
     return context, rounded(np.log(np.maximum(attended, 1)), 3), rounded(values, 3)
 
 
 def states_table(series: Series) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Positions [k], states [k, d] (float32) and whether each belongs to the prompt [k]."""
+    if not series.states:
+        return np.zeros(0, np.int64), np.zeros((0, 0), np.float32), np.zeros(0, bool)
     at = sample(len(series.states), STATES // 2)
     positions = pick(series.context, at).astype(np.int64)
-    vectors = np.array([series.states[i] for i in at], dtype=np.float32).reshape(len(at), -1)
+    vectors = np.array([series.states[i] for i in at], dtype=np.float32)
     reading = series.reading
     if reading is None or not reading.states.size:
         return positions, vectors, np.zeros(len(at), dtype=bool)
     rows = sample(len(reading.positions), STATES // 2)
     prompt = reading.states[rows].astype(np.float32)
     positions = np.concatenate([reading.positions[rows], positions])
-    vectors = np.concatenate([prompt, vectors]) if len(at) else prompt
+    vectors = np.concatenate([prompt, vectors])
     return positions, vectors, np.arange(len(positions)) < len(rows)
 
 

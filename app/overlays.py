@@ -91,7 +91,7 @@ def entropy(runs: Sequence[Named]) -> Chart:
     data: list[dict[str, Any]] = []
     rows: list[list[Any]] = []
     for colour, (name, series) in zip(SERIES_COLOURS, runs):
-        if not charts.layers_of(series):
+        if not series.entropy:
             continue
         context, ceiling, values = charts.entropy_table(series)
         mean = charts.rounded(values.mean(axis=1), 3)

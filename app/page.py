@@ -25,9 +25,11 @@ THEME_SWITCH = """element.querySelector('.ll-theme').addEventListener('click', (
   LengthLab.setTheme(document.body.classList.contains('dark') ? 'light' : 'dark'))"""
 
 
-def build(lab: Any, adapters: Adapters, concurrency: int = 1) -> gr.Blocks:
-    """The app around a lab. adapters: why a length method cannot be used on a model, or None. concurrency: runs at the same time."""
-    runs = Runs()
+def build(lab: Any, adapters: Adapters, runs: Runs, concurrency: int = 1) -> gr.Blocks:
+    """The app around a lab, which writes what is running into `runs`.
+
+    adapters: why a length method cannot be used on a model, or None. concurrency: runs at the same time.
+    """
     with gr.Blocks(title=TITLE, analytics_enabled=False, fill_width=True) as demo:
         gr.HTML(
             html_template=HEADER, js_on_load=THEME_SWITCH, head=live.HEAD, apply_default_css=False, elem_classes=["ll"]

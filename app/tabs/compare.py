@@ -11,6 +11,7 @@ import gradio as gr
 from app import charts, controls, live, overlays, text
 from app.overlays import Named
 from app.runs import Runs
+from app.stopping import stoppable
 from app.tabs.generate import Adapters
 from app.view import ended_words, follow, sentence
 from backend.engine import Control
@@ -119,18 +120,7 @@ def build(lab: Any, runs: Runs, adapters: Adapters) -> None:
         concurrency_id="model",
         api_visibility="private",
     )
-    _stopping(stop, go, runs, event, quiet)
-
-
-def _stopping(stop: gr.Button, go: gr.Button, runs: Runs, event: Any, quiet: dict[str, Any]) -> None:
-    def halt(request: gr.Request) -> None:
-        if run := runs.of(request.session_hash):
-            run.control.stop()
-            run.delivered.wait(5)
-
-    stop.click(halt, None, None, **quiet).then(
-        lambda: [gr.update(interactive=True), gr.update(interactive=False)], None, [go, stop], cancels=[event], **quiet
-    )
+    stoppable(stop, event, runs, [go, stop], [gr.update(interactive=True), gr.update(interactive=False)])
 
 
 def _slot(defaults: dict[str, Any], missing: Any) -> Slot:

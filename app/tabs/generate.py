@@ -16,17 +16,18 @@ from app.charts import Past
 from app.controls import Form
 from app.runs import Runs, batches
 from app.share import from_query, to_query
+from app.stopping import stoppable
 from app.view import FIELDS, View, follow, paced, sentence
 from backend.engine import Control
-from backend.settings import LIMIT_METHODS, Method, RunSettings
+from backend.settings import LIMIT_METHODS, RunSettings
 from backend.trace import Trace, TraceError
 
 WRAP_UP = {"tokens": 15, "words": 12, "characters": 70}
 RETARGETS = ("exp_decay", "ldpe", "orpe", "lrpe", "pre", *LIMIT_METHODS)
 CHARTS = (
-    ("length", "Length", "Produced against target, and the chance that the next token ends it"),
-    ("entropy", "Attention entropy", "Mean over heads, by layer, under its ceiling: attention spread evenly"),
-    ("logits", "Attention logits", "Scores of one head before softmax, by perceived distance"),
+    ("length", "Length", "Against the target, with the chance to end"),
+    ("entropy", "Attention entropy", "By layer, under its ceiling ln(attended)"),
+    ("logits", "Attention logits", "One head before softmax, by perceived distance"),
     ("states", "First-layer states", "Two principal components, coloured by position"),
 )
 EXPORTS = {"JSON": ".json", "CSV": ".csv", "Python": ".py", "Notebook": ".ipynb"}
@@ -176,11 +177,6 @@ def _generation(parts: Parts, lab: Any, runs: Runs) -> None:
             gr.Warning(words, title="This run could not be made")
             yield [waiting[0], live.fill(state="bad", message=words), *waiting[2:], *idle, gr.skip(), gr.skip()]
 
-    def stop(request: gr.Request) -> None:
-        if run := runs.of(request.session_hash):
-            run.control.stop()
-            run.delivered.wait(5)
-
     # The first press shows at once that it was heard, also while others are before this visitor in the queue.
     parts.go.click(
         lambda: [live.fill(state="busy", message="Waiting for the model …"), *running[:2]],
@@ -199,15 +195,7 @@ def _generation(parts: Parts, lab: Any, runs: Runs) -> None:
         concurrency_id="model",
         api_visibility="private",
     )
-    parts.stop.click(stop, None, None, queue=False, show_progress="hidden", api_visibility="private").then(
-        lambda: idle,
-        None,
-        parts.buttons,
-        cancels=[event],
-        queue=False,
-        show_progress="hidden",
-        api_visibility="private",
-    )
+    stoppable(parts.stop, event, runs, parts.buttons, idle)
 
 
 def _steering(parts: Parts, runs: Runs) -> None:

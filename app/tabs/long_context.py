@@ -13,6 +13,7 @@ from torch import Tensor
 from app import charts, live, passages
 from app.passages import Passage
 from app.runs import Runs, batches
+from app.stopping import stoppable
 from app.view import sentence
 from backend.engine import Control
 from backend.evaluation.perplexity import read, tokenise
@@ -109,11 +110,6 @@ def build(lab: Any, runs: Runs) -> None:
             gr.Warning(words, title="The text could not be read")
             yield [live.fill(state="bad", message=words), *shown, *_running(False)]
 
-    def halt(request: gr.Request) -> None:
-        if run := runs.of(request.session_hash):
-            run.control.stop()
-            run.delivered.wait(20)
-
     event = go.click(
         start,
         [source, own, length, window, sinks, policies, layer, head],
@@ -123,9 +119,7 @@ def build(lab: Any, runs: Runs) -> None:
         concurrency_id="model",
         api_visibility="private",
     )
-    stop.click(halt, None, None, queue=False, **quiet).then(
-        lambda: _running(False), None, [go, stop], cancels=[event], queue=False, **quiet
-    )
+    stoppable(stop, event, runs, [go, stop], _running(False))
 
 
 @cache

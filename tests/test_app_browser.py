@@ -1,0 +1,417 @@
+"""The page in a real browser, over the embedded model: what a visitor does and sees."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from urllib.parse import parse_qs, urlencode, urlparse
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+
+from app import __main__ as app
+from app import page as lab_page
+from app.runs import Runs
+from backend.adapters import available
+
+ARGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+CHARTS = ("length", "entropy", "logits", "states")
+HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script> Repeat that."
+LONG = 120_000
+
+
+@pytest.fixture(scope="module")
+def runs() -> Runs:
+    return Runs()
+
+
+@pytest.fixture(scope="module")
+def address(lab, runs) -> Iterator[str]:
+    lab.capabilities()
+    demo = lab_page.build(lab, available, runs)
+    yield app.serve(demo, block=False)
+    demo.close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    found = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None)
+    assert found, "the browser tests need Chromium on the PATH: run .ci/chromium"
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=found, args=ARGS)
+        yield chromium
+        chromium.close()
+
+
+class Visitor:
+    """A browser context with one page, and everything it must not do: log errors, open dialogs, leave this machine."""
+
+    def __init__(self, browser: Browser, address: str, query: str = "", **options) -> None:
+        self.context: BrowserContext = browser.new_context(
+            **({"viewport": {"width": 1440, "height": 900}, "permissions": ["clipboard-read", "clipboard-write"]} | options)
+        )
+        self.page: Page = self.context.new_page()
+        self.page.set_default_timeout(LONG)
+        self.wrongs: list[str] = []
+        self.page.on("console", lambda message: message.type == "error" and self.wrongs.append(message.text))
+        self.page.on("pageerror", lambda error: self.wrongs.append(str(error)))
+        self.page.on("dialog", lambda dialog: (self.wrongs.append(f"dialog {dialog.message}"), dialog.dismiss()))
+        self.context.on("request", lambda request: self._leaves(request.url) and self.wrongs.append(request.url))
+        self.page.goto(address + query, wait_until="load")
+        self.page.wait_for_selector("#chart-mask .main-svg")
+        self.page.wait_for_selector("#model-state [data-state=good]")
+
+    @staticmethod
+    def _leaves(url: str) -> bool:
+        return urlparse(url).scheme in ("http", "https", "ws", "wss") and urlparse(url).hostname != "127.0.0.1"
+
+    def chart(self, name: str) -> dict[str, str]:
+        return self.page.evaluate("(n) => ({...document.querySelector(`#chart-${n} .ll-chart`).dataset})", name)
+
+    def field(self, name: str) -> str:
+        return self.page.inner_text(f"#figures-run [data-field={name}]")
+
+    @property
+    def message(self) -> str:
+        return self.page.inner_text("#figures-run .ll-message")
+
+    @property
+    def tokens(self) -> int:
+        return int(self.page.get_attribute("#text-run .ll-response", "data-tokens") or 0)
+
+    def number(self, name: str, value: float) -> None:
+        box = self.page.locator(f"#{name} input[type=number]")
+        box.fill(str(value))
+        box.press("Tab")
+
+    def generate(self) -> None:
+        """Presses the button and waits for the run's own first tokens."""
+        before = self.chart("length").get("run")
+        self.page.click("#go")
+        self.page.wait_for_function(
+            "(before) => document.querySelector('#chart-length .ll-chart').dataset.run !== before", arg=before
+        )
+
+    def ends(self) -> str:
+        self.page.wait_for_selector("#go:not([disabled])")
+        self.page.wait_for_selector("#figures-run [data-state=good], #figures-run[data-state=good], .ll-figures[data-state=good]")
+        return self.message
+
+    def close(self) -> None:
+        self.context.close()
+        assert self.wrongs == []
+
+
+@pytest.fixture
+def visit(browser, address):
+    visitors: list[Visitor] = []
+
+    def open_page(**options) -> Visitor:
+        query = options.pop("query", "")
+        visitors.append(Visitor(browser, address, query, **options))
+        return visitors[-1]
+
+    yield open_page
+    for visitor in visitors:
+        visitor.close()
+
+
+def link(**settings) -> str:
+    return "?" + urlencode(settings)
+
+
+def test_a_generation_draws_each_chart_once_keeps_the_zoom_and_ends_on_its_last_frame(visit):
+    visitor = visit(query=link(prompt="Why is the sky blue?", max_new_tokens=60))
+    visitor.generate()
+    zoom = "Plotly.relayout(document.querySelector('#chart-entropy .ll-plot'), {'xaxis.range': [10, 30], 'yaxis.range': [0.5, 2]})"
+    visitor.page.wait_for_function("document.querySelector('#chart-entropy .ll-chart').dataset.drawn > 1")
+    visitor.page.evaluate(zoom)
+    assert "after 60 tokens" in visitor.ends()
+    assert visitor.tokens == 60
+    for name in CHARTS:
+        visitor.page.wait_for_function(
+            "(n) => { const d = document.querySelector(`#chart-${n} .ll-chart`).dataset; return d.drawn === d.received }", arg=name
+        )
+        chart = visitor.chart(name)
+        assert chart["created"] == "1", name
+        assert chart["received"] == visitor.chart("length")["received"], f"{name} missed the last frame"
+    last = visitor.page.evaluate("document.querySelector('#chart-length .ll-plot').data[1].x.at(-1)")
+    assert last == 60
+    assert visitor.page.evaluate("document.querySelector('#chart-entropy .ll-plot').layout.xaxis.range") == [10, 30]
+    assert int(visitor.chart("length")["received"]) >= 3
+
+
+def test_a_token_tells_its_numbers_to_the_mouse_and_to_the_keyboard(visit):
+    visitor = visit()
+    visitor.page.locator("#text-run .tok").nth(3).hover()
+    tip = visitor.page.locator("#text-run .ll-tip")
+    expect(tip).to_be_visible()
+    expect(tip).to_contain_text("probability")
+    expect(tip).to_contain_text("nats")
+    visitor.page.locator("#text-run .ll-text").focus()
+    first = tip.inner_text()
+    visitor.page.keyboard.press("ArrowRight")
+    assert tip.inner_text() != first
+
+
+def test_stop_ends_the_run_and_keeps_what_was_written(visit, runs):
+    visitor = visit(query=link(prompt="Write a long story about the sea.", max_new_tokens=2000))
+    visitor.generate()
+    visitor.page.keyboard.press("Escape")
+    assert "Stopped after" in visitor.ends()
+    assert 0 < visitor.tokens < 1000
+    assert visitor.tokens == int(visitor.field("produced").split()[0].replace(",", ""))
+    assert len(runs) == 0
+
+
+def test_the_target_moves_while_the_model_writes(visit):
+    visitor = visit(query=link(prompt="Write a long story about the sea.", method="exp_decay", target=900, max_new_tokens=120))
+    visitor.generate()
+    visitor.number("target", 25)
+    visitor.page.wait_for_function("document.querySelector('#figures-run [data-field=target]').textContent === '25'")
+    visitor.ends()
+    assert visitor.field("target") == "25"
+    assert visitor.field("error").startswith("+")
+
+
+def test_wrapping_up_sets_a_near_target(visit):
+    visitor = visit(query=link(prompt="Write a long story about the sea.", method="exp_decay", target=900, max_new_tokens=60))
+    visitor.generate()
+    visitor.page.click("#wrap")
+    visitor.page.wait_for_function("document.querySelector('#figures-run [data-field=target]').textContent < 80")
+    visitor.ends()
+    assert float(visitor.page.input_value("#target input[type=number]")) < 80
+
+
+def test_a_link_restores_settings_and_says_what_it_left_out(visit):
+    query = link(prompt="Hello & goodbye?", pic="dynamic", ratio=4, window=64, recent=32, ratios=1, temperature="hot", seed=7)
+    visitor = visit(query=query)
+    expect(visitor.page.locator("#prompt textarea")).to_have_value("Hello & goodbye?")
+    expect(visitor.page.locator("#ratio input[type=number]")).to_have_value("4")
+    expect(visitor.page.locator("#window input[type=number]")).to_have_value("64")
+    expect(visitor.page.locator("#windowed input")).to_be_checked()
+    expect(visitor.page.locator("#choice-pic input[value=dynamic]")).to_be_checked()
+    expect(visitor.page.locator(".toast-body")).to_contain_text("temperature was left out")
+    expect(visitor.page.locator("#chart-positions .ll-words")).to_contain_text("squeezed by 4")
+    visitor.page.click("#share")
+    visitor.page.wait_for_function("location.search.includes('recent=32')")
+    shared = parse_qs(urlparse(visitor.page.url).query)
+    assert {name: shared[name] for name in ("prompt", "ratio", "window", "seed")} == {
+        "prompt": ["Hello & goodbye?"], "ratio": ["4"], "window": ["64"], "seed": ["7"],
+    }  # fmt: skip
+    assert "temperature" not in shared and "target" not in shared
+
+
+def test_markup_stays_text(visit):
+    visitor = visit(query=link(prompt=HOSTILE, max_new_tokens=40))
+    visitor.generate()
+    visitor.ends()
+    assert visitor.page.locator("#text-run .ll-text :is(img, script, b)").count() == 0
+    visitor.page.evaluate(
+        """() => { const line = JSON.stringify(["<img src=x onerror=alert(3)>", 0.5, 1, null]);
+        const tip = document.querySelector('#text-run .ll-tip');
+        const span = document.createElement('span'); span.className = 'tok'; span.textContent = JSON.parse(line)[0];
+        document.querySelector('#text-run .ll-text').append(span); }"""
+    )
+    visitor.page.locator("#text-run .tok").last.hover()
+    expect(visitor.page.locator("#text-run .ll-tip")).to_contain_text("<img")
+    assert visitor.page.locator("#text-run .ll-tip img").count() == 0
+
+
+def test_an_empty_prompt_is_answered_with_a_sentence_and_nothing_is_lost(visit):
+    visitor = visit()
+    before = visitor.tokens
+    visitor.page.fill("#prompt textarea", "   ")
+    visitor.page.click("#go")
+    expect(visitor.page.locator("#figures-run .ll-message")).to_contain_text("The prompt is empty")
+    expect(visitor.page.locator("#go")).to_be_enabled()
+    assert visitor.tokens == before > 0
+
+
+def test_two_visitors_at_once_get_their_own_runs(visit):
+    one = visit(query=link(prompt="Why is the sky blue?", max_new_tokens=40))
+    two = visit(query=link(prompt="Count from one to twenty.", window=16, sinks=4, max_new_tokens=30))
+    one.generate()
+    two.page.click("#go")
+    assert "after 40 tokens" in one.ends()
+    two.page.wait_for_function("document.querySelector('#text-run .ll-response').dataset.tokens === '30'")
+    assert "after 30 tokens" in two.ends()
+    assert one.tokens == 40
+    attended = two.page.evaluate("Math.exp(document.querySelector('#chart-entropy .ll-plot').data[0].y.at(-1))")
+    assert attended == pytest.approx(20, abs=0.1)
+
+
+def test_closing_the_tab_stops_the_compute(browser, address, runs):
+    visitor = Visitor(browser, address, link(prompt="Write a long story about the sea.", max_new_tokens=4000))
+    visitor.generate()
+    assert len(runs) == 1
+    visitor.close()
+    deadline = time.monotonic() + 15
+    while time.monotonic() < deadline and (len(runs) or any(t.name == "run" for t in threading.enumerate())):
+        time.sleep(0.1)
+    assert len(runs) == 0
+    assert not any(thread.name == "run" for thread in threading.enumerate())
+
+
+def test_stopping_while_waiting_leaves_the_queue(visit):
+    one = visit(query=link(prompt="Write a long story about the sea.", max_new_tokens=3000))
+    two = visit(query=link(prompt="Why?", max_new_tokens=30))
+    one.generate()
+    two.page.click("#go")
+    expect(two.page.locator("#queue")).to_contain_text("queue", ignore_case=True)
+    two.page.click("#stop")
+    expect(two.page.locator("#go")).to_be_enabled()
+    one.page.click("#stop")
+    assert "Stopped" in one.ends()
+
+
+def test_previews_follow_the_sliders_before_anything_runs(visit):
+    visitor = visit()
+    before = visitor.page.inner_text("#chart-mask .ll-words")
+    visitor.page.locator("#windowed input").check()
+    visitor.number("window", 24)
+    expect(visitor.page.locator("#chart-positions .ll-words")).to_contain_text("sees 34 of them")
+    assert visitor.page.inner_text("#chart-mask .ll-words") != before
+    assert visitor.chart("mask")["created"] == "1"
+
+
+def test_methods_without_an_adapter_are_off_with_the_reason(visit):
+    visitor = visit()
+    for method, reason in available("embedded").items():
+        radio = visitor.page.locator(f"#choice-method input[value={method}]")
+        assert radio.is_disabled() == (reason is not None)
+        if reason is not None:
+            assert visitor.page.locator(f"#choice-method label:has(input[value={method}])").get_attribute("title") == reason
+
+
+def test_every_chart_has_words_a_table_and_can_be_saved(visit):
+    visitor = visit()
+    for name in (*CHARTS, "positions", "mask"):
+        chart = visitor.page.locator(f"#chart-{name}")
+        assert len(chart.locator(".ll-words").inner_text()) > 20
+        chart.get_by_role("button", name="Table").click()
+        assert chart.locator("tbody tr").count() > 2
+    chart = visitor.page.locator("#chart-length")
+    for kind in ("PNG", "SVG", "HTML"):
+        chart.locator("summary").click()
+        with visitor.page.expect_download() as download:
+            chart.get_by_role("button", name=kind, exact=True).click()
+        assert download.value.suggested_filename == f"length-lab-length.{kind.lower()}"
+
+
+def test_a_run_is_exported_loaded_and_replayed(visit, tmp_path):
+    visitor = visit()
+    for kind, start in (("json", "{"), ("csv", "index,"), ("python", '"""'), ("notebook", "{")):
+        with visitor.page.expect_download() as download:
+            visitor.page.click(f"#export-{kind}")
+        file = tmp_path / download.value.suggested_filename
+        download.value.save_as(file)
+        assert file.read_text("utf-8").startswith(start), kind
+    before = visitor.chart("length")["run"]
+    visitor.page.set_input_files("#load input[type=file], input[type=file]", tmp_path / "length-lab-run.json")
+    visitor.page.wait_for_function("(r) => document.querySelector('#chart-length .ll-chart').dataset.run !== r", arg=before)
+    visitor.page.click("#replay")
+    visitor.page.wait_for_function("document.querySelector('#text-run .ll-response').dataset.tokens < 40")
+    visitor.page.keyboard.press("Escape")
+
+
+def test_a_broken_file_is_refused_with_a_sentence(visit, tmp_path):
+    broken = tmp_path / "broken.json"
+    broken.write_text('{"format": "nothing"}')
+    visitor = visit()
+    visitor.page.set_input_files("#load input[type=file], input[type=file]", broken)
+    expect(visitor.page.locator(".toast-body")).to_contain_text("The file was not loaded")
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_no_tab_is_wider_than_the_screen(visit, width, theme):
+    visitor = visit(query=f"?__theme={theme}", viewport={"width": width, "height": 844})
+    page = visitor.page
+    assert page.evaluate("document.body.classList.contains('dark')") == (theme == "dark")
+    for tab in ("Compare", "Long context", "Learn", "Generate"):
+        shown = page.get_by_role("tab", name=tab)
+        if not shown.is_visible():
+            page.locator(".overflow-menu button").first.click()
+            shown = page.locator(".overflow-dropdown button", has_text=tab)
+        shown.click()
+        page.wait_for_timeout(300)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), tab
+
+
+def test_dark_follows_the_system_and_the_switch(visit):
+    visitor = visit(color_scheme="dark")
+    assert visitor.page.evaluate("document.body.classList.contains('dark')")
+    colour = "document.querySelector('#chart-length .ll-plot').data[1].line.color"
+    assert visitor.page.evaluate(colour) == "#56b4e9"
+    visitor.page.click(".ll-theme")
+    visitor.page.wait_for_function(f"{colour} === '#0072b2'")
+
+
+def test_the_keyboard_alone_makes_a_run(visit):
+    visitor = visit(query=link(prompt="x", max_new_tokens=40))
+    visitor.page.locator("#prompt textarea").focus()
+    visitor.page.keyboard.press("Control+A")
+    visitor.page.keyboard.type("Name three colours.")
+    before = visitor.chart("length")["run"]
+    visitor.page.keyboard.press("Control+Enter")
+    visitor.page.wait_for_function("(r) => document.querySelector('#chart-length .ll-chart').dataset.run !== r", arg=before)
+    visitor.ends()
+    visitor.page.locator("#choice-pic input[value=none]").focus()
+    visitor.page.keyboard.press("ArrowRight")
+    expect(visitor.page.locator("#choice-pic input[value=naive]")).to_be_checked()
+    ring = "getComputedStyle(document.querySelector('#choice-pic input:checked + span')).outlineStyle"
+    assert visitor.page.evaluate(ring) == "solid"
+
+
+def test_comparison_runs_every_setting_on_shared_axes(visit):
+    visitor = visit()
+    page = visitor.page
+    page.get_by_role("tab", name="Compare").click()
+    page.wait_for_selector("#chart-c-positions .main-svg")
+    page.locator("#c-count").get_by_text("2", exact=True).click()
+    page.fill("#c-cap input", "24")
+    page.click("#c-go")
+    expect(page.locator("#c-state")).to_contain_text("Setting B of B", timeout=LONG)
+    page.wait_for_selector("#c-go:not([disabled])")
+    for name in ("c-a", "c-b"):
+        assert page.get_attribute(f"#text-{name} .ll-response", "data-tokens") == "24"
+    page.wait_for_function("(() => { const d = document.querySelector('#chart-c-length .ll-chart').dataset; return d.drawn === d.received })()")
+    names = page.evaluate("document.querySelector('#chart-c-length .ll-plot').data.map((trace) => trace.name)")
+    assert [name for name in names if ":" not in name] == ["A · plain", "B · Λ 32"]
+
+
+def test_a_long_text_is_read_both_ways(visit):
+    visitor = visit()
+    page = visitor.page
+    page.get_by_role("tab", name="Long context").click()
+    page.wait_for_selector("#chart-l-nll .main-svg")
+    page.locator("#l-length input").click()
+    page.get_by_role("option", name="1,024 tokens").click()
+    visitor.number("l-window", 128)
+    page.click("#l-go")
+    expect(page.locator("#figures-long .ll-message")).to_contain_text("perplexity", timeout=LONG)
+    page.wait_for_function("(() => { const d = document.querySelector('#chart-l-memory .ll-chart').dataset; return d.drawn === d.received })()")
+    rows = page.evaluate("document.querySelector('#chart-l-memory .ll-plot').data.map((trace) => [trace.name, trace.y.at(-1)])")
+    assert [name for name, _ in rows] == ["Plain", "Λ"] and rows[1][1] < rows[0][1]
+
+
+def test_the_run_is_an_endpoint_with_a_schema(address):
+    from gradio_client import Client
+
+    client = Client(address, verbose=False)
+    schema = client.view_api(return_format="dict")["named_endpoints"]
+    assert list(schema) == ["/generate"]
+    named = {parameter["parameter_name"] for parameter in schema["/generate"]["parameters"]}
+    assert {"prompt", "target", "window", "pic", "seed"} <= named
+    job = client.submit("Why is the sky blue?", max_new_tokens=12, api_name="/generate")
+    result = job.result()
+    assert result["finish"]["tokens"] == 12 and len(result["steps"]) == 12
+    assert result["text"] == result["finish"]["text"] and 0 < result["steps"][0]["p"] <= 1
+    with pytest.raises(Exception, match="The prompt is empty"):
+        client.predict(" ", api_name="/generate")

@@ -1,0 +1,218 @@
+"""Charts are pure functions of what a run yielded: bounded, serialisable, true to the numbers, and told in words."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from app import charts, overlays, passages
+from app.charts import PALETTES, Past
+from app.overlays import Named
+from app.series import Series, pick, sample, words_added
+from app.text import lines
+from backend.settings import RunSettings, Watch
+from backend.steps import Finish, Logits, Reading, Step
+
+LAYERS, HEADS, WIDTH, PROMPT = 6, 3, 16, 40
+
+
+def step(index: int, text: str = " word", goal: int | None = 100, rng: np.random.Generator | None = None) -> Step:
+    rng = rng or np.random.default_rng(index)
+    context = PROMPT + index - 1
+    reading = None
+    if index == 1:
+        rows = np.arange(0, PROMPT, 4)
+        reading = Reading(
+            PROMPT, 0.1, rows, np.full((len(rows), LAYERS, HEADS), 0.5), rows + 1, rng.normal(size=(len(rows), WIDTH)).astype(np.float16)
+        )
+    logits = Logits(2, 1, np.array([0.0, 3.0, 40.0]), np.array([3.0, 1.0, -2.0]), np.array([2.0, 0.0, -4.0]), np.array([4.0, 2.0, 0.0]))
+    return Step(
+        index=index, token=index, text=text, p=0.5, p_eos=0.01, spread=1.2, context=context, attended=context, goal=goal,
+        remaining=None if goal is None else goal - index, seconds=index / 50, reading=reading, logits=logits if index % 4 == 1 else None,
+        entropy=np.linspace(0.2, 0.9, LAYERS)[:, None] * np.full(HEADS, math.log(context)), state=rng.normal(size=WIDTH).astype(np.float16),
+    )  # fmt: skip
+
+
+def finish(tokens: int, error: int | None) -> Finish:
+    return Finish("eos", " word" * tokens, tokens, tokens, 5 * tokens, error, PROMPT, 0.1, tokens / 50, 50.0, 1 << 20)
+
+
+def run(tokens: int, method: str = "exp_decay", done: bool = True, **settings) -> Series:
+    chosen = RunSettings(prompt="p", method=method, watch=Watch(layer=2), **settings)
+    goal = 100 if method != "none" else None
+    events = [step(i, goal=goal) for i in range(1, tokens + 1)]
+    return Series.of(chosen, [*events, finish(tokens, None if goal is None else tokens - goal)] if done else events)
+
+
+def all_charts(series: Series) -> list[charts.Chart]:
+    return [
+        charts.length(series), charts.entropy(series), charts.logits(series, 8192), charts.states(series),
+        charts.positions(series.settings, 300), charts.mask(series.settings, 300),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("tokens", [0, 1, 2, 3, 50])
+def test_every_chart_of_every_run_is_json_with_words_and_a_table(tokens):
+    for chart in all_charts(run(tokens, done=tokens > 0)):
+        payload = json.loads(charts.encode(chart, 3, 7))
+        assert payload["run"] == "3" and payload["frame"] == 7
+        assert payload["summary"].endswith(".")
+        assert all(len(row) == len(payload["columns"]) for row in payload["rows"])
+
+
+def test_a_payload_stays_small_however_long_the_run():
+    small, large = run(400), run(6000)
+    for one, other in zip(all_charts(small), all_charts(large), strict=True):
+        assert len(charts.encode(other)) < 2.5 * len(charts.encode(one)) + 4000
+        assert len(charts.encode(other)) < 80_000
+
+
+def test_colour_names_exist_in_both_themes_and_resolve():
+    for chart in all_charts(run(20)):
+        for theme in PALETTES:
+            drawn = json.dumps(charts.resolve(json.loads(charts.encode(chart)), theme))
+            assert '"@' not in drawn
+    assert charts.resolve("@c1/0.5", "light") == "rgba(0,114,178,0.5)"
+
+
+def luminance(colour: str) -> float:
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("theme", PALETTES)
+@pytest.mark.parametrize(("name", "least"), [("ink", 7.0), ("muted", 4.5), ("c1", 3.0), ("c2", 3.0), ("c3", 3.0), ("c4", 3.0)])
+def test_contrast_is_enough_on_the_card(theme, name, least):
+    bright, dark = sorted((luminance(PALETTES[theme][name]), luminance(PALETTES[theme]["paper"])), reverse=True)
+    assert (bright + 0.05) / (dark + 0.05) >= least
+
+
+def test_length_shows_target_error_and_predicted_stop():
+    live = run(60, done=False)
+    chart = charts.length(live)
+    names = [trace["name"] for trace in chart.data]
+    assert names == ["p(end)", "tokens produced", "target"]
+    assert list(chart.data[1]["y"])[-1] == 60 and set(chart.data[2]["y"]) == {100.0}
+    texts = [note["text"] for note in chart.layout["annotations"]]
+    assert "40 tokens to go" in texts and "ends ≈ 159" in texts  # 60 + 0.99 / 0.01
+    ended = charts.length(run(97))
+    assert any("<b>−3</b> tokens" in note["text"] for note in ended.layout["annotations"])
+    assert "error −3" in ended.summary
+
+
+def test_a_free_run_has_no_target():
+    chart = charts.length(run(30, method="none"))
+    assert [trace["name"] for trace in chart.data] == ["p(end)", "tokens produced"]
+
+
+def test_history_shows_earlier_runs_in_the_same_unit_only():
+    past = [Past("run 1", "tokens", 90, 90, -10), Past("run 2", "words", 50, 40, 3)]
+    earlier = charts.length(run(10), past).data[-1]
+    assert earlier["name"] == "earlier runs" and earlier["x"] == [90] and earlier["text"] == ["run 1, error −10"]
+
+
+def test_entropy_is_under_its_ceiling_and_starts_in_the_prompt():
+    series = run(40)
+    chart = charts.entropy(series)
+    ceiling = chart.data[0]
+    assert ceiling["x"][0] == 1 and ceiling["y"][-1] == pytest.approx(math.log(PROMPT + 39), abs=1e-3)
+    for trace in chart.data[1:-1]:
+        assert np.all(trace["y"][len(series.reading.positions) :] <= ceiling["y"][len(series.reading.positions) :])
+    watched = next(trace for trace in chart.data if trace.get("name") == "layer 2")
+    assert watched["line"]["width"] > 2
+
+
+def test_logits_mark_training_length_and_cap():
+    chart = charts.logits(run(10, window=64), 8192)
+    texts = [note["text"] for note in chart.layout["annotations"]]
+    assert "trained 8,192" in texts and "cap 64" in texts
+    assert chart.data[1]["x"][0] == 0.5  # distance 0 has a place on the logarithmic axis
+
+
+def test_states_are_the_two_principal_components():
+    series = run(50)
+    positions, vectors, _ = charts.states_table(series)
+    chart = charts.states(series)
+    plane = np.concatenate([np.stack([trace["x"], trace["y"]], 1) for trace in chart.data])
+    centred = vectors - vectors.mean(0)
+    strongest = np.linalg.svd(centred, full_matrices=False)[1][:2]
+    assert np.allclose(np.linalg.norm(plane, axis=0), strongest, atol=0.05)
+    assert len(plane) == len(positions)
+
+
+def test_map_and_mask_follow_the_policy_before_any_run():
+    plain = charts.positions(RunSettings(prompt="p"), 200)
+    assert np.allclose(plain.data[1]["x"], plain.data[1]["y"])
+    naive = charts.positions(RunSettings(prompt="p", pic="naive", ratio=4), 200)
+    assert np.allclose(naive.data[1]["y"], np.asarray(naive.data[1]["x"]) / 4, atol=0.01)
+    window = RunSettings(prompt="p", window=32, sinks=4)
+    drawn = charts.positions(window, 200)
+    assert "sees 36 of them" in drawn.summary and any(note["text"] == "not seen" for note in drawn.layout["annotations"])
+    assert np.nanmax(drawn.data[1]["y"]) == 32
+    rows = dict(charts.mask(window, 200).rows)
+    assert rows[0] == 1 and rows[199] == 36
+    assert charts.mask(RunSettings(prompt="p"), 200).summary.count("100%")
+
+
+def test_sampling_keeps_the_ends_and_its_places():
+    assert sample(0, 10).tolist() == [] and sample(1, 10).tolist() == [0]
+    for n in (5, 99, 1000, 16_384):
+        at = sample(n, 100)
+        assert at[0] == 0 and at[-1] == n - 1 and len(at) <= 102
+    assert set(sample(1000, 100)[:-1]) <= set(sample(1010, 100))
+    assert np.isnan(pick([None, 1], np.array([0]))[0])
+
+
+@pytest.mark.parametrize("text", ["one two three", " a b  c ", "x", "", "new\nline here", "trail ing "])
+@pytest.mark.parametrize("width", [1, 2, 3])
+def test_words_are_counted_as_they_grow(text, width):
+    pieces = [text[i : i + width] for i in range(0, len(text), width)]
+    assert sum(words_added(pieces[:i], piece) for i, piece in enumerate(pieces)) == len(text.split())
+
+
+def test_text_only_grows_and_carries_markup_as_data():
+    series = Series(RunSettings(prompt="p"))
+    series.add(step(1, "<img src=x onerror=alert(1)>", None))
+    first = lines(series)
+    series.add(step(2, "\n</script>", None))
+    second = lines(series, first)
+    assert second.startswith(first) and second.count("\n") == 3
+    assert json.loads(second.split("\n")[2])[0] == "\n</script>"
+    assert json.loads(second.split("\n")[1]) == ["<img src=x onerror=alert(1)>", 0.5, 1.2, None]
+
+
+def test_comparison_names_each_run_and_shares_its_axes():
+    runs = [Named("A · plain", run(20)), Named("B · Λ 64", run(30, window=64))]
+    for draw in (overlays.length, overlays.p_end, overlays.entropy, overlays.logits, overlays.states):
+        chart = draw(runs)
+        assert [row[0] for row in chart.rows] == ["A · plain", "B · Λ 64"]
+        json.loads(charts.encode(chart))
+        assert draw([]).data == []
+    seen = overlays.positions([(name, series.settings) for name, series in runs], 200)
+    assert seen.rows[0][2] == 199 and seen.rows[1][2] == 64
+
+
+class Chunk:
+    def __init__(self, position: int, tokens: int) -> None:
+        self.position, self.nll, self.tokens_per_second, self.cache_bytes = position, np.full(tokens, 2.0), 100.0, position * 1024
+        self.entropy, self.attended, self.logits = np.full((LAYERS, HEADS), 1.5), position, step(1).logits
+        self.states, self.state_positions = np.random.default_rng(position).normal(size=(4, WIDTH)), np.arange(position - 4, position)
+
+
+def test_a_read_text_has_its_perplexity_and_charts():
+    passage = passages.Passage("Plain", 2048)
+    for position in (512, 1024):
+        passage.add(Chunk(position, 511 if position == 512 else 512))
+    assert passage.read == 1024 and passage.perplexity == pytest.approx(math.e**2, rel=1e-5)
+    for draw in (passages.nll, passages.entropy, passages.logits, passages.states, passages.speed, passages.memory):
+        chart = draw([passage])
+        assert chart.rows[0][0] == "Plain" and json.loads(charts.encode(chart))["data"]
+        assert draw([]).data == []
+
+
+def test_a_figure_for_notebooks():
+    figure = charts.figure(charts.length(run(10)), "dark")
+    assert figure.layout.paper_bgcolor == PALETTES["dark"]["paper"] and len(figure.data) == 3

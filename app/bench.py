@@ -108,7 +108,7 @@ def main() -> None:
     print(f"copy bandwidth {copy / 1e9:.1f} GB/s read and written\n{speed.table([])}", flush=True)
     result |= speed.run(models, copy, given.tokens, lambda line: print(line, flush=True), not given.no_long)
     gc.collect()
-    result["page"] = page_cost(models, given.page_tokens, speed.REPEATS)
+    result["page"] = page_cost(models, given.page_tokens, 3)
     for name, rate in result["page"]["tokens_per_second"].items():
         print(f"{name:44} {rate:38.1f}", flush=True)
     given.out.parent.mkdir(parents=True, exist_ok=True)

@@ -28,8 +28,8 @@ from backend.settings import Watch
 
 CONTEXTS = (128, 2048, 8192)
 LONG = (4096, 16384, 32768)
+LONGEST_PLAIN = 16384
 WINDOW = 2048
-REPEATS = 3
 
 
 @dataclass(frozen=True)
@@ -47,53 +47,72 @@ class Speed:
 
 
 Reader = Callable[[torch.Tensor], torch.Tensor]
+Readers = dict[str, Reader]
 
 
-def cases(models: Models, copy: float, tokens: int, contexts: tuple[int, ...] = CONTEXTS) -> Iterator[Speed]:
-    """The table of short contexts. copy: bytes/s; tokens: written in each case."""
-    text = context_tokens(models)
+@dataclass(frozen=True)
+class Bench:
+    """What all cases share. text: token ids; copy: bytes/s of a large copy; tokens: written in each case."""
+
+    text: torch.Tensor
+    copy: float
+    tokens: int
+
+    def case(
+        self, name: str, context: int, make: Callable[[], Readers], model: PreTrainedModel | Runner
+    ) -> list[Speed]:
+        """Medians over fresh readers (one where the context is long); each reader writes after the first has read."""
+        prefills, decodes, repeats = [], [], 3 if context <= 2048 else 1
+        with PeakMemory() as peak:
+            for _ in range(repeats):
+                readers = make()
+                started = time.perf_counter()
+                token = next(iter(readers.values()))(self.text[:context]).argmax()
+                prefills.append(context / (time.perf_counter() - started))
+                decodes.append([self._write(read, token) for read in readers.values()])
+        moved = weight_bytes(model) + cache_bytes(next(iter(readers.values())), context, model)
+        prefill = statistics.median(prefills)
+        return [
+            Speed(name + way, context, prefill, decode, moved, moved * decode / self.copy, peak.bytes)
+            for way, decode in zip(readers, map(statistics.median, zip(*decodes, strict=True)), strict=True)
+        ]
+
+    def _write(self, read: Reader, token: torch.Tensor) -> float:
+        """Tokens/s of greedy writing, after three tokens to warm up."""
+        for index in range(3 + self.tokens):
+            if index == 3:
+                started = time.perf_counter()
+            token = read(token[None]).argmax()
+        return self.tokens / (time.perf_counter() - started)
+
+
+def cases(models: Models, bench: Bench, contexts: tuple[int, ...] = CONTEXTS) -> Iterator[Speed]:
+    """The table of short contexts."""
     for precision in ("bf16", "fp32"):
         model = reference(precision)
         for n in contexts:
-            yield measured(
-                f"transformers {precision}", text[:n], partial(transformers_reader, model), tokens, copy, model
-            )
-        if precision == "bf16":
-            for n in contexts[:2]:
-                seeing = reference("bf16", eager=True)
-                yield measured(
-                    "transformers bf16, attentions and states",
-                    text[:n],
-                    partial(transformers_reader, seeing, seeing=True),
-                    tokens,
-                    copy,
-                    model,
-                )
-        del model
-        gc.collect()
+            yield from bench.case(f"transformers {precision}", n, partial(transformers_readers, model), model)
+    seeing = reference("bf16", eager=True)
+    for n in contexts[:2]:
+        name = "transformers bf16, attentions and states"
+        yield from bench.case(name, n, partial(transformers_readers, seeing, seeing=True), seeing)
     for precision in ("bf16", "fp32", "int8", "int4"):
         runner = Runner(models.load("embedded", precision))
         for n in contexts:
-            for probes in (False, True):
-                name = f"engine {precision}" + (", probes" if probes else "")
-                yield measured(name, text[:n], partial(engine_reader, runner, Policy(), probes), tokens, copy, runner)
+            yield from bench.case(f"engine {precision}", n, partial(engine_readers, runner, Policy()), runner)
         del runner
         gc.collect()
 
 
-def long_cases(models: Models, copy: float, tokens: int, contexts: tuple[int, ...] = LONG) -> Iterator[Speed]:
+def long_cases(models: Models, bench: Bench, contexts: tuple[int, ...] = LONG) -> Iterator[Speed]:
     """Plain attention of transformers and of the engine beside Λ, at long contexts in bf16."""
-    text = context_tokens(models)
     model, runner = reference("bf16"), Runner(models.load("embedded", "bf16"))
     window = Policy(window=WINDOW, sinks=10, limit=WINDOW)
     for n in contexts:
-        yield measured("transformers bf16", text[:n], partial(transformers_reader, model), tokens, copy, model, 1)
-        yield measured(
-            "engine bf16, plain", text[:n], partial(engine_reader, runner, Policy(), False), tokens, copy, runner, 1
-        )
-        yield measured(
-            f"engine bf16, Λ {WINDOW}", text[:n], partial(engine_reader, runner, window, False), tokens, copy, runner, 1
-        )
+        yield from bench.case(f"engine bf16, Λ {WINDOW}", n, partial(engine_readers, runner, window), runner)
+        yield from bench.case("transformers bf16", n, partial(transformers_readers, model), model)
+        if n <= LONGEST_PLAIN:
+            yield from bench.case("engine bf16", n, partial(engine_readers, runner, Policy()), runner)
 
 
 def context_tokens(models: Models) -> torch.Tensor:
@@ -110,7 +129,7 @@ def reference(precision: str, eager: bool = False) -> PreTrainedModel:
     return AutoModelForCausalLM.from_pretrained(embedded.source(), dtype=dtype, attn_implementation=kernel).eval()
 
 
-def transformers_reader(model: PreTrainedModel, seeing: bool = False) -> Reader:
+def transformers_readers(model: PreTrainedModel, seeing: bool = False) -> Readers:
     """What `generate` does for each token: one forward over its dynamic cache, then the last row's logits."""
     cache = DynamicCache(config=model.config)
 
@@ -126,54 +145,30 @@ def transformers_reader(model: PreTrainedModel, seeing: bool = False) -> Reader:
         )
         return out.logits[0, -1].float()
 
-    return read
+    return {"": read}
 
 
-def engine_reader(runner: Runner, policy: Policy, probes: bool) -> Reader:
-    """What a run does for each token; with probes, entropies and states every time and logits every fourth."""
+def engine_readers(runner: Runner, policy: Policy) -> Readers:
+    """What a run does for each token; with probes: entropies and states each time, logits every fourth."""
     cache = runner.cache(policy, 256)
-    probe = runner.probe(Watch()) if probes else None
+    probe = runner.probe(Watch())
 
     def read(ids: torch.Tensor) -> torch.Tensor:
         chunks = [ids] if len(ids) <= FIRST_CHUNK else ids.split(CHUNK)
         for chunk in chunks:
-            logits = runner.read(chunk, cache, probe)
-        if probe is not None and len(ids) == 1:
-            probe.decoded(), probe.states([-1])
-            if cache.length % 4 == 0:
-                probe.logits(cache, 0, 0)
+            logits = runner.read(chunk, cache)
+        return logits
+
+    def read_and_look(ids: torch.Tensor) -> torch.Tensor:
+        logits = runner.read(ids, cache, probe)
+        probe.decoded()
+        probe.states([-1])
+        if cache.length % 4 == 0:
+            probe.logits(cache, 0, 0)
         return logits
 
     read.cache = cache  # type: ignore[attr-defined]
-    return read
-
-
-def measured(
-    case: str,
-    context: torch.Tensor,
-    make: Callable[[], Reader],
-    tokens: int,
-    copy: float,
-    weights: PreTrainedModel | Runner,
-    repeats: int = REPEATS,
-) -> Speed:
-    """Median prefill and decode speed of fresh readers over the same context."""
-    prefills, decodes = [], []
-    with PeakMemory() as peak:
-        for _ in range(repeats):
-            read = make()
-            started = time.perf_counter()
-            token = read(context).argmax()
-            prefills.append(len(context) / (time.perf_counter() - started))
-            for _ in range(3):
-                token = read(token[None]).argmax()
-            started = time.perf_counter()
-            for _ in range(tokens):
-                token = read(token[None]).argmax()
-            decodes.append(tokens / (time.perf_counter() - started))
-    moved = weight_bytes(weights) + cache_bytes(read, len(context), weights)
-    decode = statistics.median(decodes)
-    return Speed(case, len(context), statistics.median(prefills), decode, moved, moved * decode / copy, peak.bytes)
+    return {"": read, ", probes": read_and_look}
 
 
 def weight_bytes(model: PreTrainedModel | Runner) -> int:
@@ -214,11 +209,10 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def run(models: Models, copy: float, tokens: int, report: Callable[[str], None], long: bool = True) -> dict[str, Any]:
     """All cases; report is told each row as it comes."""
+    bench = Bench(context_tokens(models), copy, tokens)
     result: dict[str, Any] = {"copy_bytes_per_second": copy, "tokens_written": tokens, "short": [], "long": []}
-    for part, rows in (
-        ("short", cases(models, copy, tokens)),
-        ("long", long_cases(models, copy, tokens) if long else ()),
-    ):
+    parts = {"short": cases(models, bench), "long": long_cases(models, bench) if long else iter(())}
+    for part, rows in parts.items():
         for row in rows:
             result[part].append(asdict(row))
             report(table([asdict(row)]).splitlines()[1])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from weakref import WeakKeyDictionary
 
 import torch
 import torch.nn.functional as F
@@ -65,7 +64,7 @@ class Runner:
         signal: adds its length signal and moves on by n. whole_prompt: one frame for all n (004's own prefill).
         every_row: logits [n, vocabulary] of all rows instead.
         """
-        embeds = F.embedding(tokens, self.model.get_input_embeddings().weight)
+        embeds = self._embedded(tokens)
         if signal is not None:
             embeds = add_signal(embeds[None], signal)[0]
             signal.offset += len(tokens)
@@ -73,6 +72,9 @@ class Runner:
         logits = self._forward(embeds, cache, probe, every_row)
         cache.end()
         return logits.float() if every_row else logits[-1].float()
+
+    def _embedded(self, tokens: Tensor) -> Tensor:
+        return F.embedding(tokens.to(self.model.device), self.model.get_input_embeddings().weight)
 
     def _forward(self, embeds: Tensor, cache: FramedCache, probe: Probe | None, every_row: bool) -> Tensor:
         if self.fused is not None:
@@ -91,7 +93,7 @@ class Runner:
         Each row has a cache, and with it a policy, of its own; padding is never cached. After the first call the
         padding is 0. Runs through transformers' modules.
         """
-        embeds = F.embedding(tokens, self.model.get_input_embeddings().weight)
+        embeds = self._embedded(tokens)
         if signal is not None:
             embeds = add_signal(embeds, signal)
             signal.offset += tokens.shape[1]
@@ -104,14 +106,12 @@ class Runner:
         return logits.float()
 
 
-_runners: WeakKeyDictionary[PreTrainedModel, Runner] = WeakKeyDictionary()
 _making = threading.Lock()
 
 
 def runner(loaded: Loaded) -> Runner:
     """The runner of a loaded model, made once; its packed weights go when the model goes."""
     with _making:
-        found = _runners.get(loaded.model)
-        if found is None or found.capabilities.precision != loaded.capabilities.precision:
-            found = _runners[loaded.model] = Runner(loaded)
-        return found
+        if not hasattr(loaded.model, "framed_runner"):
+            loaded.model.framed_runner = Runner(loaded)
+        return loaded.model.framed_runner

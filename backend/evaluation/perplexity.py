@@ -43,7 +43,7 @@ def tokenise(lab: Lab, text: str, settings: RunSettings, most: int) -> torch.Ten
     """The first `most` token ids [n] of a text, without a chat template. Raises ValueError for fewer than two."""
     loaded = lab.models.load(settings.model, settings.precision)
     # A token is at least one character, and hardly ever more than 16 on average.
-    ids = loaded.tokenizer(text[: 16 * most], add_special_tokens=False)["input_ids"][:most]
+    ids = loaded.tokenizer(text[: 16 * most], add_special_tokens=False, verbose=False)["input_ids"][:most]
     if len(ids) < 2:
         raise ValueError("the text has fewer than two tokens: paste or upload a longer one")
     return torch.tensor(ids)
@@ -90,4 +90,5 @@ def read(
 
 def _nll(logits: torch.Tensor, tokens: torch.Tensor) -> np.ndarray:
     """Nats [k] of tokens [k] under the rows [≥ k, vocabulary] before them."""
-    return torch.nn.functional.cross_entropy(logits[: len(tokens)], tokens, reduction="none").cpu().numpy()
+    wanted = tokens.to(logits.device)
+    return torch.nn.functional.cross_entropy(logits[: len(tokens)], wanted, reduction="none").cpu().numpy()

@@ -24,14 +24,12 @@ NGRAM = 4
 SEVERE = 0.5
 RATIOS = (0.25, 4.0, 16.0)
 PROMPTS = (
-    "Write a long story about a lighthouse keeper who finds a letter in a bottle.",
-    "Write a detailed guide to growing vegetables on a balcony, from the first seed to the harvest.",
-    "Write an essay on how the invention of printing changed the lives of ordinary people.",
-    "Explain in depth how a bill becomes a law, with an example for each step.",
-    "Write a travel report of a week spent walking through the mountains.",
-    "Describe the life cycle of a star for a curious teenager, in as much detail as you can.",
-    "Write a detailed business plan for a small bakery in a harbour town.",
-    "Write a long dialogue between a sailor and an astronomer about the night sky.",
+    "Explain how a refrigerator keeps food cold.",
+    "Describe the life cycle of a star for a curious teenager.",
+    "Write a guide to growing tomatoes on a balcony.",
+    "What should I see in three days in Rome?",
+    "Write a short story about a lighthouse keeper who finds a letter in a bottle.",
+    "How did the invention of printing change the lives of ordinary people?",
 )
 
 
@@ -93,8 +91,8 @@ def summary(answers: Iterable[Answer]) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m backend.evaluation.longform", description=__doc__)
-    parser.add_argument("--cap", type=int, default=1024, help="hard cap on tokens (default 1024)")
-    parser.add_argument("--recent", type=int, default=200, help="recent tokens kept uncompressed (default 200)")
+    parser.add_argument("--cap", type=int, default=640, help="hard cap on tokens (default 640)")
+    parser.add_argument("--recent", type=int, default=128, help="recent tokens kept uncompressed (default 128)")
     parser.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args()
     lab = Lab()

@@ -1,6 +1,7 @@
 """The terminal: streams, JSON for programs, one sentence for what is wrong, Ctrl-C, saved traces."""
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -8,6 +9,8 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -23,19 +26,37 @@ STEERED = [*ASK, "--method", "prompted", "--target", "20", "--pic", "dynamic", "
            "--lambda-window", "16", "--sinks", "4", "--max-new-tokens", "24"]
 
 
-def run(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=120, **options)
+@dataclass
+class Done:
+    returncode: int | str | None
+    stdout: str
+    stderr: str
 
 
-def test_generate_streams_text_and_reports_on_stderr():
-    done = run(*STEERED)
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+    """run(*arguments): the command line in this process, which spares each test the imports."""
+
+    def command(*arguments: str) -> Done:
+        capsys.readouterr()
+        try:
+            code: int | str | None = main([*arguments])
+        except SystemExit as error:
+            code = error.code
+        return Done(code, *capsys.readouterr())
+
+    return command
+
+
+def test_a_program_of_its_own_streams_text_and_reports_on_stderr():
+    done = subprocess.run([*COMMAND, *STEERED], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.split()) > 5
     report = done.stderr.strip().splitlines()[-1]
     assert re.search(r"\d+ tokens · \d+\.\d tokens/s · target 20 tokens, error [+-]\d+", report)
 
 
-def test_json_is_one_step_a_line_then_the_finish():
+def test_json_is_one_step_a_line_then_the_finish(run):
     done = run(*STEERED, "--json")
     *steps, finish = [json.loads(line) for line in done.stdout.splitlines()]
     assert [step["index"] for step in steps] == list(range(1, len(steps) + 1))
@@ -48,7 +69,7 @@ def test_json_is_one_step_a_line_then_the_finish():
     assert run(*STEERED).stdout.rstrip("\n") == text.rstrip("\n"), "the plain output is the same text"
 
 
-def test_no_watch_leaves_the_probes_out_and_the_tokens_alone():
+def test_no_watch_leaves_the_probes_out_and_the_tokens_alone(run):
     watched, plain = (run(*ASK, "--max-new-tokens", "12", "--json", *more) for more in ([], ["--no-watch"]))
     seen, unseen = ([json.loads(line) for line in done.stdout.splitlines()] for done in (watched, plain))
     assert "entropy" in seen[0] and not any("entropy" in event or "state" in event for event in unseen)
@@ -62,12 +83,13 @@ def test_a_reader_that_leaves_gets_no_traceback():
     assert "Traceback" not in done.stderr and "BrokenPipe" not in done.stderr
 
 
-def test_prompt_from_stdin():
-    done = run("generate", "--prompt", "-", "--max-new-tokens", "4", input="What is the capital of France?")
+def test_prompt_from_stdin(run, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("What is the capital of France?"))
+    done = run("generate", "--prompt", "-", "--max-new-tokens", "4")
     assert done.returncode == 0 and "cap" in done.stdout
 
 
-def test_saved_trace_holds_the_run(tmp_path: Path):
+def test_saved_trace_holds_the_run(tmp_path: Path, run):
     file = tmp_path / "run.json.gz"
     done = run(*STEERED, "--save", str(file))
     trace = Trace.load(file)
@@ -91,7 +113,7 @@ def test_ctrl_c_ends_the_run_with_its_finish():
     assert "Traceback" not in errors and errors.strip().splitlines()[-1].startswith("stopped · ")
 
 
-def test_in_a_terminal_the_progress_line_leaves_the_text_whole():
+def test_in_a_terminal_the_progress_line_leaves_the_text_whole(run):
     text = run(*STEERED).stdout.strip()
     leader, follower = pty.openpty()
     process = subprocess.Popen([*COMMAND, *STEERED], cwd=ROOT, stdin=follower, stdout=follower, stderr=follower)
@@ -130,17 +152,13 @@ def test_in_a_terminal_the_progress_line_leaves_the_text_whole():
     (["generate", "--prompt", "  "], "the prompt is empty"),
     (["capabilities", "--precision", "int3"], "--precision int3: input should be 'bf16'"),
 ])
-def test_what_is_wrong_is_one_sentence_and_exit_2(arguments: list[str], sentence: str, capsys):
-    try:
-        code = main(arguments)
-    except SystemExit as error:
-        code = error.code
-    out, err = capsys.readouterr()
-    assert code == 2 and out == ""
-    assert sentence in err and err.count("\n") == 1
+def test_what_is_wrong_is_one_sentence_and_exit_2(arguments: list[str], sentence: str, run):
+    done = run(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert sentence in done.stderr and done.stderr.count("\n") == 1
 
 
-def test_every_setting_has_an_option():
+def test_every_setting_has_an_option(run):
     options = {
         "prompt": "hi", "model": "m", "precision": "fp32", "method": "lrpe", "target": "7", "unit": "words",
         "limit": "8", "max_new_tokens": "9", "pic": "ntk", "ratio": "2", "initial": "1", "recent": "3",
@@ -158,7 +176,7 @@ def test_every_setting_has_an_option():
     assert "--no-watch" in listed
 
 
-def test_capabilities_as_json():
+def test_capabilities_as_json(run):
     known = json.loads(run("capabilities").stdout)
     assert (known["model"], known["layers"], known["training_length"]) == ("embedded", 30, 8192)
     assert known["unsupported"] == {}

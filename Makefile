@@ -18,6 +18,7 @@ test: $(VENV)/.develops
 
 bench: $(VENV)/.develops
 	@$(PY) -m backend.embedded
+	@.ci/chromium
 	$(PY) -m app.bench $(ARGS)
 
 lint: $(VENV)/.develops

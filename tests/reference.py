@@ -101,27 +101,37 @@ def alibi_scores(q: Tensor, k: Tensor, delta: Tensor, scale: float) -> Tensor:
     return (q @ k.transpose(-1, -2)) * scale - slopes[:, None, None] * delta.nan_to_num()
 
 
-def attention(model: PreTrainedModel, settings: RunSettings, q: Tensor, k: Tensor, v: Tensor, delta: Tensor) -> Tensor:
-    """Dense softmax attention, q [heads, n, width], k and v [kv heads, n, width], as [n, heads · width]."""
-    k, v = (x.repeat_interleave(q.shape[0] // x.shape[0], 0) for x in (k, v))
-    scale = q.shape[-1] ** -0.5
+def scores(model: PreTrainedModel, settings: RunSettings, q: Tensor, k: Tensor, delta: Tensor) -> Tensor:
+    """Pre-softmax scores [heads, n, n] of q [heads, n, width] and k [kv heads, n, width], −inf where unseen."""
+    k, scale = k.repeat_interleave(q.shape[0] // k.shape[0], 0), q.shape[-1] ** -0.5
     if model.config.model_type == "mpt":
         score = alibi_scores(q, k, delta, scale)
     else:
         theta = frequencies(model, settings)
         score = rope_scores(q, k, delta, theta, model.config.model_type == "gptj") * scale
-    weights = score.masked_fill(delta.isnan(), -math.inf).softmax(-1)
-    return (weights @ v).transpose(0, 1).flatten(1)
+    return score.masked_fill(delta.isnan(), -math.inf)
+
+
+def forward(
+    model: PreTrainedModel, tokens: Tensor, settings: RunSettings, prompt: int = 0
+) -> tuple[Tensor, list[Tensor]]:
+    """A dense forward of `model`, which must be in float64: logits [n, vocabulary] and each layer's scores."""
+    assert model.dtype == torch.float64
+    delta, seen = distances(len(tokens), settings, prompt), []
+
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        seen.append(scores(model, settings, q, k, delta))
+        values = v.repeat_interleave(q.shape[0] // v.shape[0], 0)
+        return (seen[-1].softmax(-1) @ values).transpose(0, 1).flatten(1)
+
+    with torch.inference_mode():
+        out = FORWARD[model.config.model_type](model, model.get_input_embeddings()(tokens), attend)
+    return out, seen
 
 
 def logits(model: PreTrainedModel, tokens: Tensor, settings: RunSettings, prompt: int = 0) -> Tensor:
-    """Next-token logits [n, vocabulary] of every row, by a dense forward of `model`, which must be in float64."""
-    assert model.dtype == torch.float64
-    delta = distances(len(tokens), settings, prompt)
-    attend = lambda q, k, v: attention(model, settings, q, k, v, delta)  # noqa: E731
-    x = model.get_input_embeddings()(tokens)
-    with torch.inference_mode():
-        return FORWARD[model.config.model_type](model, x, attend)
+    """Next-token logits [n, vocabulary] of every row."""
+    return forward(model, tokens, settings, prompt)[0]
 
 
 def _heads(x: Tensor, width: int) -> Tensor:

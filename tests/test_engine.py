@@ -31,9 +31,9 @@ from backend.signals import SignalSettings
 from backend.steps import Finish, Step
 
 PROMPT = "Explain to a child how rain forms, step by step."
-# The largest difference a bf16 logit of the embedded model may have from transformers' own, in logits (which span
-# about 30): both round every product to 8 bits, in different orders.
-BF16_TOLERANCE = 1.0
+# The largest difference that a bf16 logit of the embedded model may have from transformers' own: they reach 38, and
+# transformers' bf16 is itself up to 1.6 away from fp32, because both round every product to 8 bits.
+BF16_TOLERANCE = 2.5
 
 
 def untouched(precision: torch.dtype) -> PreTrainedModel:
@@ -94,7 +94,7 @@ def test_fused_bf16_logits_stay_close(embedded: Loaded, own_bf16: PreTrainedMode
     found = rows(runner(embedded), asking(), ids, [len(prompt)])
     assert (found - expected).abs().max() < BF16_TOLERANCE
     # Not farther from the fp32 model than transformers' own bf16 is.
-    assert (found - true).square().mean() < 1.2 * (expected - true).square().mean()
+    assert (found - true).square().mean() < 1.1 * (expected - true).square().mean()
 
 
 def test_200_greedy_tokens_are_generates_own(lab: Lab, embedded_fp32: Loaded, own_fp32: PreTrainedModel):
@@ -197,14 +197,17 @@ def own_parts(asked: RunSettings) -> dict:
     return asked.model_dump(exclude={"prompt", "model", "precision"})
 
 
-@pytest.mark.parametrize("name", POLICIES)
-@pytest.mark.parametrize("prefill", ["row_exact", "paper"])
+def test_a_prompt_under_one_frame_has_no_window(ask):
+    for parts in LAMBDA.values():
+        with pytest.raises(ValidationError, match="choose 'row_exact', or no window"):
+            ask(**parts, prefill="paper")
+
+
+@pytest.mark.parametrize(
+    ("name", "prefill"), [(name, "row_exact") for name in POLICIES] + [(name, "paper") for name in PIC]
+)
 def test_a_run_writes_the_references_likeliest_tokens(name: str, prefill: str, small: Lab, ask, tiny):
     asked = POLICIES[name]
-    if prefill == "paper" and asked.window is not None:
-        with pytest.raises(ValidationError, match="choose 'row_exact', or no window"):
-            RunSettings.model_validate(asked.model_dump() | {"prefill": "paper"})
-        return
     asked = ask(**own_parts(asked) | {"prefill": prefill, "max_new_tokens": 20})
     prompt = token_ids(asked, small.models.load(asked.model, "fp32").tokenizer)
     *steps, finish = small.stream(asked)

@@ -18,6 +18,7 @@ from transformers import (
 from backend.settings import RunSettings
 
 DECAY = 1.05
+COLDEST = 1e-3
 
 
 class Choice(NamedTuple):
@@ -30,12 +31,16 @@ class Choice(NamedTuple):
 
 
 class Chooser:
-    """Picks tokens for one run. prompt: tokens of the prompt; ends: ids that end a response."""
+    """Picks tokens for one run. prompt: tokens of the prompt; ends: ids that end a response.
+
+    Temperatures below 0.001 are greedy: dividing by them would leave float32.
+    """
 
     def __init__(self, settings: RunSettings, prompt: int, ends: list[int]):
         self.settings, self.prompt, self.ends = settings, prompt, ends
         self.random = torch.Generator().manual_seed(settings.seed)
-        self.shape = _shape(settings)
+        self.greedy = settings.temperature < COLDEST
+        self.shape = _shape(settings, self.greedy)
 
     def choose(self, logits: Tensor, read: list[int], goal: int | None) -> Choice:
         """logits [vocabulary] in float32, token ids read so far, goal in tokens (for the decaying penalty)."""
@@ -43,7 +48,7 @@ class Chooser:
         log_p = torch.log_softmax(scores, -1)
         shaping = LogitsProcessorList([*self.shape, *self._decaying(goal)])
         shaped = shaping(torch.tensor([read]), scores[None])[0] if shaping else scores
-        token = int(shaped.argmax()) if self.settings.temperature == 0 else self._sampled(shaped)
+        token = int(shaped.argmax()) if self.greedy else self._sampled(shaped)
         p = log_p.exp()
         spread = -torch.dot(p, log_p.clamp_min(-1e4))
         return Choice(token, float(p[token]), float(p[self.ends].sum()), float(spread))
@@ -58,12 +63,12 @@ class Chooser:
         return [ExponentialDecayLengthPenalty((goal, DECAY), self.ends, self.prompt)]
 
 
-def _shape(settings: RunSettings) -> LogitsProcessorList:
+def _shape(settings: RunSettings, greedy: bool) -> LogitsProcessorList:
     """In generate's order: repetition penalty, then, when sampling, temperature, top-k and top-p."""
     shape = LogitsProcessorList()
     if settings.repetition_penalty != 1:
         shape.append(RepetitionPenaltyLogitsProcessor(settings.repetition_penalty))
-    if settings.temperature > 0:
+    if not greedy:
         shape.append(TemperatureLogitsWarper(settings.temperature))
         if settings.top_k:
             shape.append(TopKLogitsWarper(settings.top_k))

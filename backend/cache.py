@@ -54,7 +54,8 @@ class Chunk:
 
     rows: their positions. write: slot of the first. born: phases of their keys; turned: of their queries, by group
     (a token's own key and query stand in the same near frame).
-    pieces and moves: by group, to be used in the order NEAR, SQUEEZED, CAPPED.
+    pieces and moves: by group, to be used in the order NEAR, SQUEEZED, CAPPED. unframed: a whole prompt under one
+    frame, whose keys get their own frames afterwards.
     """
 
     rows: np.ndarray

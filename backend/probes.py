@@ -33,6 +33,9 @@ def distances(cache: FramedCache) -> np.ndarray:
     """Perceived distances of the last row's keys, in the order in which attention joins its scores."""
     chunk, out = cache.chunk, []
     assert chunk is not None
+    if chunk.unframed:
+        frames = cache.policy.whole_prompt_frame(chunk.rows, len(chunk.rows))
+        return frames[-1] - frames
     for group in (NEAR, SQUEEZED, CAPPED):
         query = float(cache.policy.query_frame(chunk.rows[-1], group)) if group in chunk.pieces else 0.0
         for piece in chunk.pieces.get(group, ()):

@@ -17,7 +17,7 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 import gradio as gr
 
 from app import live, page, theme
-from app.runs import Runs  # noqa: E402
+from app.runs import Runs
 from backend.adapters import available
 from backend.engine import Lab
 from backend.models import ModelError, Models, allowed

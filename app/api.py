@@ -1,4 +1,4 @@
-"""The run as a named endpoint: POST /gradio_api/call/generate, or `gradio_client`'s predict(..., api_name="/generate")."""
+"""The run as a named endpoint: POST /gradio_api/call/generate, or gradio_client's predict(…, api_name="/generate")."""
 
 from __future__ import annotations
 
@@ -47,10 +47,11 @@ def endpoint(lab: Any, runs: Runs) -> Callable[..., Iterator[dict[str, Any]]]:
     ) -> Iterator[dict[str, Any]]:
         """Runs the model and streams the run.
 
-        Each update, and the result, is an object: `text` so far; `finish` (null until the end, then reason, tokens, words,
-        characters, signed error, seconds, tokens_per_second, cache_bytes and message); `steps`, one entry a new token
-        since the last update (all of them in the result) with index, token, text, p, p_eos, spread, context, attended,
-        goal, remaining and seconds. window: null is plain attention. Settings that cannot run are refused with a sentence.
+        Each update, and the result, is an object: `text` so far; `finish` (null until the end, then reason, tokens,
+        words, characters, signed error, seconds, tokens_per_second, cache_bytes and message); `steps`, one entry a new
+        token since the last update (all of them in the result) with index, token, text, p, p_eos, spread, context,
+        attended, goal, remaining and seconds. window: null is plain attention. Settings that cannot run are refused
+        with a sentence.
         """
         given = {name: value for name, value in locals().items() if name in RunSettings.model_fields}
         try:

@@ -20,10 +20,12 @@ from backend.positions.policy import Policy
 from backend.settings import RunSettings
 
 POINTS = 160
-LINES_POINTS = 90
+STRETCHES = 64
+P_END_RANGE = (-12, 0.3)
+P_END_TICKS = {1e-12: "10⁻¹²", 1e-8: "10⁻⁸", 1e-4: "10⁻⁴", 1: "1"}
 STATES = 360
 MASK_CELLS = 72
-LAYERS = 9
+LAYERS = 7
 
 VIRIDIS = ("#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#5ec962", "#addc30", "#fde725")
 CIVIDIS = ("#00224e", "#123570", "#3b496c", "#575d6d", "#707173", "#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838")
@@ -59,8 +61,8 @@ for _theme, _skip in (("light", 0), ("dark", 2)):
     PALETTES[_theme] |= {f"layer{i}": colour for i, colour in enumerate(VIRIDIS[_skip : _skip + 7])}
     PALETTES[_theme] |= {f"place{i}": colour for i, colour in enumerate(CIVIDIS[_skip : _skip + 8])}
 SERIES_COLOURS = ("@c1", "@c2", "@c3", "@c4")
-LAYER_SCALE = [[i / 6, f"@layer{i}"] for i in range(7)]
-PLACE_SCALE = [[i / 7, f"@place{i}"] for i in range(8)]
+LAYER_SCALE: list[list[Any]] = [[i / 6, f"@layer{i}"] for i in range(7)]
+PLACE_SCALE: list[list[Any]] = [[i / 7, f"@place{i}"] for i in range(8)]
 
 
 @dataclass
@@ -131,7 +133,7 @@ def length(series: Series, history: Sequence[Past] = ()) -> Chart:
     x, produced, target = at + 1, pick(series.produced, at), pick(series.target, at)
     unit = series.settings.unit
     data = [
-        line(x, rounded(pick(series.p_eos, at), 7), "@c2", "p(end)", width=1.2, yaxis="y2", hover="%{y:.2%}"),
+        line(x, pick(series.p_eos, at).astype(np.float32), "@c2", "p(end)", width=1.2, yaxis="y2", hover="%{y:.2~g}"),
         line(x, produced, "@c1", f"{unit} produced", width=2.6),
     ]
     if np.isfinite(target).any():
@@ -145,11 +147,11 @@ def length(series: Series, history: Sequence[Past] = ()) -> Chart:
         "overlaying": "y",
         "side": "right",
         "type": "log",
-        "range": [-6, 0.08],
+        "range": list(P_END_RANGE),
         "showgrid": False,
         "fixedrange": True,
-        "tickvals": [1e-4, 1e-2, 1],
-        "ticktext": ["0.01%", "1%", "100%"],
+        "tickvals": list(P_END_TICKS),
+        "ticktext": list(P_END_TICKS.values()),
         "color": "@c2",
         "title": {"text": "p(end)", "standoff": 4},
         "automargin": True,
@@ -158,7 +160,7 @@ def length(series: Series, history: Sequence[Past] = ()) -> Chart:
     if stop is not None and stop <= series.settings.max_new_tokens:
         mark_x(layout, stop, "@c2", f"ends ≈ {stop:.0f}")
     if len(at) and np.isfinite(target[-1]):
-        layout["annotations"].append(_note(0.01, 0.98, _error_words(series), "left"))
+        layout["annotations"].append(_note(0, 1.02, _error_words(series), "left"))
     return Chart(
         data,
         layout,
@@ -180,7 +182,8 @@ def entropy(series: Series) -> Chart:
     data = [line(context, ceiling, "@ink", "ceiling ln(attended)", width=1.4, dash="dash")]
     for layer in shown:
         colour = _layer_colour(layer / max(1, layers - 1))
-        data.append(line(context, values[:, layer], colour, f"layer {layer}", width=3 if layer == watched else 1.3))
+        bold = layer == watched
+        data.append(line(context, values[:, layer], colour, f"layer {layer}", width=3 if bold else 1.2))
     data.append(_layer_scale(layers))
     layout["yaxis"]["rangemode"] = "tozero"
     if series.reading is not None and len(series):
@@ -225,11 +228,11 @@ def logits(series: Series, training_length: int | None = None) -> Chart:
         mark_x(layout, training_length, "@muted", f"trained {training_length:,}", log=True, y=0.94)
     if math.isfinite(cap):
         mark_x(layout, cap, "@c2", f"cap {cap:,.0f}", log=True, y=0.06)
-    layout["annotations"].append(_note(0.01, 0.98, f"layer {recorded.layer} · head {recorded.head}", "left"))
+    layout["annotations"].append(_note(0, 1.02, f"layer {recorded.layer} · head {recorded.head}", "left"))
     near, far = recorded.mean[0], recorded.mean[-1]
     summary = (
-        f"Layer {recorded.layer}, head {recorded.head}: mean logit {near:.2f} for the nearest keys and {far:.2f} for the "
-        f"farthest, at a perceived distance of {recorded.distance[-1]:.0f}."
+        f"Layer {recorded.layer}, head {recorded.head}: mean logit {near:.2f} for the nearest keys and {far:.2f} for "
+        f"the farthest, at a perceived distance of {recorded.distance[-1]:.0f}."
     )
     rows = _rows(recorded.distance, recorded.mean, recorded.low, recorded.high)
     return Chart([band, means], layout, summary, ("perceived distance", "mean", "lowest", "highest"), rows)
@@ -253,7 +256,7 @@ def states(series: Series) -> Chart:
     ]
     layout["hovermode"] = "closest"
     first, second = model.explained_variance_ratio_
-    layout["annotations"].append(_note(0.01, 0.98, "● prompt   ◆ response", "left"))
+    layout["annotations"].append(_note(0, 1.02, "● prompt   ◆ response", "left"))
     summary = (
         f"{len(vectors)} first-layer states; the two components hold {first:.0%} and {second:.0%} of their variance."
     )
@@ -286,7 +289,7 @@ def positions(settings: RunSettings, tokens: int) -> Chart:
 
 
 def mask(settings: RunSettings, tokens: int) -> Chart:
-    """(f) Which earlier token (across) each token (down) sees, and how far away it seems; empty where it sees nothing."""
+    """(f) Which earlier token (across) each token (down) sees, and how far away it seems; empty: not seen."""
     policy = Policy.of(settings)
     at = np.unique(np.linspace(0, tokens - 1, min(MASK_CELLS, tokens)).astype(np.int64))
     distance = np.where(at[None, :] <= at[:, None], policy.distance(at, at), np.nan)
@@ -309,14 +312,17 @@ def mask(settings: RunSettings, tokens: int) -> Chart:
     causal = len(at) * (len(at) + 1) / 2
     share = float(seen.sum() / causal)
     far = float(np.nanmax(distance))
-    summary = f"Of all pairs a causal model could use among {tokens:,} tokens, {share:.0%} are seen; the largest perceived distance is {far:,.0f}."
+    summary = (
+        f"Of all pairs a causal model could use among {tokens:,} tokens, {share:.0%} are seen; "
+        f"the largest perceived distance is {far:,.0f}."
+    )
     chosen = at[sample(len(at), 10)]
     rows = [[int(t), int(np.sum(~np.isnan(policy.distance(np.array([t]), np.arange(t + 1)))))] for t in chosen]
     return Chart([heat], layout, summary, ("token", "tokens it sees"), rows)
 
 
 def preview_tokens(settings: RunSettings) -> int:
-    """A context length worth previewing: the prompt (about 4 characters a token) and all it may write, Λ's window shown whole."""
+    """A context length to preview: the prompt (about 4 characters a token) and what it may write, or the window."""
     prompt = len(settings.prompt) // 4 + 32
     wanted = prompt + settings.max_new_tokens
     if settings.window is not None:
@@ -328,7 +334,7 @@ def axes(x: str, y: str) -> dict[str, Any]:
     """A layout with two titled axes, nothing on it yet."""
     axis = {"gridcolor": "@grid", "zeroline": False, "linecolor": "@grid", "ticks": "", "automargin": True, "nticks": 6}
     return {
-        "margin": {"l": 44, "r": 14, "t": 8, "b": 36},
+        "margin": {"l": 44, "r": 14, "t": 20, "b": 36},
         "xaxis": {**axis, "title": {"text": x, "standoff": 6}},
         "yaxis": {**axis, "title": {"text": y, "standoff": 6}},
         "showlegend": False,
@@ -466,7 +472,7 @@ def _note(x: float, y: float, text: str, anchor: str, xref: str = "paper", yref:
         "text": text,
         "showarrow": False,
         "xanchor": anchor,
-        "yanchor": "top" if yref == "paper" and y > 0.9 else "bottom" if yref == "y" else "middle",
+        "yanchor": "bottom" if yref == "y" or y > 1 else "middle",
         "font": {"size": 11, "color": "@muted"},
     }
 
@@ -528,10 +534,15 @@ def _last_row(policy: Policy, tokens: int) -> np.ndarray:
 
 
 def entropy_table(series: Series) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Context [k], ceiling [k] and entropy meaned over heads [k, layers], the prompt's rows first."""
-    at = sample(len(series.entropy), LINES_POINTS)
-    context, attended = pick(series.context, at), pick(series.attended, at)
-    values = np.array([series.entropy[i].mean(axis=1) for i in at])
+    """Context [k], ceiling [k] and entropy meaned over heads [k, layers], the prompt's rows first.
+
+    Of a long response, stretches of tokens are averaged, and their context and ceiling are those of the last one.
+    """
+    n = len(series.entropy)
+    starts = sample(n, STRETCHES)[:-1] if n > STRETCHES else np.arange(n)
+    ends = np.append(starts[1:], n)
+    context, attended = pick(series.context, ends - 1), pick(series.attended, ends - 1)
+    values = np.add.reduceat(np.array(series.entropy), starts, axis=0) / (ends - starts)[:, None]
     reading = series.reading
     if reading is not None:
         context = np.concatenate([reading.positions + 1, context])
@@ -598,7 +609,9 @@ def _length_summary(series: Series, stop: float | None) -> str:
         return "Nothing has been generated yet."
     unit, error = series.settings.unit, series.error
     words = f"{series.produced[-1]:,} {unit} produced"
-    if error is not None:
+    if error is None:
+        words += " without a target"
+    else:
         words += f", target {series.target[-1]:,}, error {signed(error)}"
     if series.finish is None and stop is not None:
         words += f"; p(end) is {series.p_eos[-1]:.2%}, which points to an end near token {stop:,.0f}"
@@ -612,7 +625,8 @@ def _policy_words(settings: RunSettings, policy: Policy, tokens: int, seen: int)
         kind = {
             "none": "Distances are left as they are",
             "naive": f"Every distance is divided by {policy.ratio:g}",
-            "dynamic": f"The middle is squeezed by {policy.ratio:g}, the first {policy.initial} and last {policy.recent} tokens are not",
+            "dynamic": f"The middle is squeezed by {policy.ratio:g}, "
+            f"the first {policy.initial} and last {policy.recent} tokens are not",
         }[policy.kind]
     view = f"the last of {tokens:,} tokens sees {seen:,} of them"
     return f"{kind}; {view}."

@@ -41,7 +41,8 @@ PRECISIONS = {
     "bf16": ("bf16", ""),
     "fp32": ("fp32", ""),
     "int8": ("int8", "Weights in 8 bits."),
-    "4bit": ("4-bit", "Weights in 4 bits."),
+    "int4": ("int4", "Weights in 4 bits, on the CPU."),
+    "4bit": ("4-bit", "Weights in 4 bits, by bitsandbytes."),
 }
 ON, OFF, CUSTOM = "on", "off", "number"
 

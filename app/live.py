@@ -1,7 +1,7 @@
-"""The page's own components: each is one gr.HTML with a template that never changes, brought to life by static/charts.js.
+"""The page's own components: each is one gr.HTML with a template that never changes, alive through static/charts.js.
 
-`gr.Plot` builds its chart anew at each change. Here the template holds no `${value}`, so Gradio leaves the DOM alone when
-the value changes; the script watches the value and updates what it made once.
+`gr.Plot` builds its chart anew at each change. Here the template holds no `${value}`, so Gradio leaves the DOM alone
+when the value changes; the script watches the value and updates what it made once.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def length(runs: Sequence[Named]) -> Chart:
     layout = charts.axes("tokens generated", "produced")
     data: list[dict[str, Any]] = []
     rows: list[list[Any]] = []
-    for colour, (name, series) in zip(SERIES_COLOURS, runs):
+    for colour, (name, series) in zip(SERIES_COLOURS, runs, strict=False):
         if not len(series):
             continue
         at = sample(len(series), POINTS)
@@ -67,18 +67,18 @@ def p_end(runs: Sequence[Named]) -> Chart:
     layout = charts.axes("tokens generated", "p(end)")
     layout["yaxis"] |= {
         "type": "log",
-        "range": [-6, 0.1],
-        "tickvals": [1e-6, 1e-4, 1e-2, 1],
-        "ticktext": ["10⁻⁶", "0.01%", "1%", "100%"],
+        "range": list(charts.P_END_RANGE),
+        "tickvals": list(charts.P_END_TICKS),
+        "ticktext": list(charts.P_END_TICKS.values()),
     }
     data: list[dict[str, Any]] = []
     rows: list[list[Any]] = []
-    for colour, (name, series) in zip(SERIES_COLOURS, runs):
+    for colour, (name, series) in zip(SERIES_COLOURS, runs, strict=False):
         if not len(series):
             continue
         at = sample(len(series), POINTS)
         data.append(
-            charts.line(at + 1, charts.rounded(pick(series.p_eos, at), 7), colour, name, width=1.6, hover="%{y:.2%}")
+            charts.line(at + 1, pick(series.p_eos, at).astype(np.float32), colour, name, width=1.6, hover="%{y:.2~g}")
         )
         rows.append([name, charts.cell(max(series.p_eos)), int(np.argmax(series.p_eos)) + 1])
     words = [f"{name} at most {peak:.1%}, at token {at:,}" for name, peak, at in rows]
@@ -90,7 +90,7 @@ def entropy(runs: Sequence[Named]) -> Chart:
     layout = charts.axes("tokens read", "nats")
     data: list[dict[str, Any]] = []
     rows: list[list[Any]] = []
-    for colour, (name, series) in zip(SERIES_COLOURS, runs):
+    for colour, (name, series) in zip(SERIES_COLOURS, runs, strict=False):
         if not series.entropy:
             continue
         context, ceiling, values = charts.entropy_table(series)
@@ -111,7 +111,7 @@ def logits(runs: Sequence[Named], training_length: int | None = None) -> Chart:
     data: list[dict[str, Any]] = []
     rows: list[list[Any]] = []
     top = 1.0
-    for colour, (name, series) in zip(SERIES_COLOURS, runs):
+    for colour, (name, series) in zip(SERIES_COLOURS, runs, strict=False):
         if series.logits is None:
             continue
         x = charts.rounded(np.maximum(series.logits.distance, 0.5), 2)
@@ -136,7 +136,10 @@ def states(runs: Sequence[Named]) -> Chart:
     """First-layer states of all runs in the plane of their common two principal components."""
     layout = charts.axes("first component", "second component")
     layout["hovermode"] = "closest"
-    tables = [(colour, name, *charts.states_table(series)) for colour, (name, series) in zip(SERIES_COLOURS, runs)]
+    tables = [
+        (colour, name, *charts.states_table(series))
+        for colour, (name, series) in zip(SERIES_COLOURS, runs, strict=False)
+    ]
     tables = [table for table in tables if len(table[3])]
     if not tables or sum(len(table[3]) for table in tables) < 3:
         return Chart([], charts.empty(layout, "states appear while the model writes"), "Too few states for a PCA.")
@@ -171,7 +174,7 @@ def positions(settings: Sequence[tuple[str, RunSettings]], tokens: int) -> Chart
     true = sample(tokens, POINTS)
     data: list[dict[str, Any]] = []
     rows: list[list[Any]] = []
-    for colour, (name, chosen) in zip(SERIES_COLOURS, settings):
+    for colour, (name, chosen) in zip(SERIES_COLOURS, settings, strict=False):
         perceived = Policy.of(chosen).distance(np.array([tokens - 1]), tokens - 1 - true)[0]
         data.append(charts.line(true, charts.rounded(perceived, 2), colour, name, width=2.2))
         rows.append([name, int(np.sum(~np.isnan(perceived)) / len(true) * tokens), charts.cell(np.nanmax(perceived))])

@@ -64,7 +64,7 @@ def nll(passages: Sequence[Passage], training_length: int | None = None) -> Char
     layout = charts.axes("position in the text", "nats per token")
     data: list[dict[str, Any]] = []
     rows: list[list[Any]] = []
-    for colour, passage in zip(SERIES_COLOURS, passages):
+    for colour, passage in zip(SERIES_COLOURS, passages, strict=False):
         if not passage.nll:
             continue
         values = np.concatenate(passage.nll)
@@ -84,7 +84,7 @@ def entropy(passages: Sequence[Passage]) -> Chart:
     layout = charts.axes("position in the text", "nats")
     data: list[dict[str, Any]] = []
     rows: list[list[Any]] = []
-    for colour, passage in zip(SERIES_COLOURS, passages):
+    for colour, passage in zip(SERIES_COLOURS, passages, strict=False):
         if not passage.position:
             continue
         at = sample(len(passage.position), BINS)
@@ -106,7 +106,7 @@ def logits(passages: Sequence[Passage], training_length: int | None = None) -> C
     data: list[dict[str, Any]] = []
     rows: list[list[Any]] = []
     top = float(training_length or 1)
-    for colour, passage in zip(SERIES_COLOURS, passages):
+    for colour, passage in zip(SERIES_COLOURS, passages, strict=False):
         if (recorded := passage.logits) is None:
             continue
         x = charts.rounded(np.maximum(recorded.distance, 0.5), 2)
@@ -130,7 +130,7 @@ def logits(passages: Sequence[Passage], training_length: int | None = None) -> C
 
 
 def states(passages: Sequence[Passage]) -> Chart:
-    """First-layer states in the plane of their common two principal components, one symbol a policy, coloured by position."""
+    """First-layer states in the plane of their common two principal components; one symbol a policy."""
     layout = charts.axes("first component", "second component")
     layout["hovermode"] = "closest"
     tables = []
@@ -145,7 +145,7 @@ def states(passages: Sequence[Passage]) -> Chart:
     top = max(int(places.max()) for *_, places in tables)
     data: list[dict[str, Any]] = []
     rows: list[list[Any]] = []
-    for symbol, (name, vectors, places) in zip(("circle", "diamond"), tables):
+    for symbol, (name, vectors, places) in zip(("circle", "diamond"), tables, strict=False):
         points = charts.rounded(model.transform(vectors), 3)
         data.append(charts.points(points, places, name, symbol, 0, top, bar=not data))
         rows.append([name, len(points), charts.cell(points[:, 0].mean()), charts.cell(points[:, 1].mean())])
@@ -169,7 +169,7 @@ def _column(passages: Sequence[Passage], values: Callable[[Passage], Sequence[fl
     layout["yaxis"]["rangemode"] = "tozero"
     data: list[dict[str, Any]] = []
     rows: list[list[Any]] = []
-    for colour, passage in zip(SERIES_COLOURS, passages):
+    for colour, passage in zip(SERIES_COLOURS, passages, strict=False):
         if not passage.position:
             continue
         at = sample(len(passage.position), BINS)

@@ -67,7 +67,7 @@ def _drain(arrived: SimpleQueue[Any]) -> list[Any]:
 
 @dataclass
 class Run:
-    """A visitor's run: the control that steers it, the goal last asked for, whether its last frame was sent, its view."""
+    """A visitor's run: what steers it, the goal last asked for, whether its last frame was sent, and its view."""
 
     control: Stoppable
     goal: int | None = None

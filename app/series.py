@@ -1,4 +1,4 @@
-"""The numbers of one run as they arrive, ready to be drawn: a bounded sample of any column costs the same at any length."""
+"""The numbers of one run as they arrive, ready to be drawn: a bounded sample costs the same at any length."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Series:
     """Columns of a run, one entry a response token.
 
     produced is in the settings' unit; target likewise (None while nothing steers the length).
-    entropy holds one array [layers, heads] a token (nats), states one [d] a token, both possibly empty.
+    entropy holds one array [layers] a token, the mean over heads in nats; states one [d] a token; both possibly empty.
     """
 
     settings: RunSettings
@@ -68,7 +68,7 @@ class Series:
         self.attended.append(event.attended)
         self.seconds.append(event.seconds)
         if event.entropy is not None:
-            self.entropy.append(event.entropy)
+            self.entropy.append(event.entropy.mean(axis=1, dtype=np.float32))
         if event.state is not None:
             self.states.append(event.state)
         self.reading = event.reading or self.reading

@@ -16,7 +16,7 @@ MAX_LINK = 6000
 
 
 def to_query(settings: RunSettings) -> str:
-    """The settings that differ from the defaults as a query string; ValueError where the prompt is too long for a link."""
+    """The settings that differ from the defaults as a query string; ValueError where the prompt is too long for it."""
     plain = RunSettings(prompt=PLACEHOLDER).model_dump()
     chosen = settings.model_dump()
     watch, plain_watch = chosen.pop("watch"), plain.pop("watch")

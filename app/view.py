@@ -155,7 +155,8 @@ def sentence(error: Exception) -> str:
         words = explain(error)
         return words[0].upper() + words[1:] + ("" if words.endswith(".") else ".")
     log.error("a run failed", exc_info=error)
-    return f"The run failed ({type(error).__name__}: {error}). Nothing you entered is lost: try again, or change the settings."
+    words = f"The run failed ({type(error).__name__}: {error})."
+    return f"{words} Nothing you entered is lost: try again, or change the settings."
 
 
 def ended_words(finish: Finish, unit: str) -> str:

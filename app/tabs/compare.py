@@ -59,7 +59,14 @@ def build(lab: Any, runs: Runs, adapters: Adapters) -> None:
         seed = gr.Number(0, label="Seed", precision=0, minimum=0, maximum=2**32 - 1, scale=1, min_width=80)
         temperature = gr.Number(0, label="Temperature", minimum=0, maximum=10, step=0.1, scale=1, min_width=90)
         cap = gr.Number(
-            120, label="Cap on new tokens", precision=0, minimum=1, maximum=1024, scale=1, min_width=120, elem_id="c-cap"
+            120,
+            label="Cap on new tokens",
+            precision=0,
+            minimum=1,
+            maximum=1024,
+            scale=1,
+            min_width=120,
+            elem_id="c-cap",
         )
         with gr.Row(elem_classes=["ll-buttons"]):
             go = gr.Button("Compare", variant="primary", elem_classes=["ll-go"], elem_id="c-go", min_width=110)
@@ -68,7 +75,7 @@ def build(lab: Any, runs: Runs, adapters: Adapters) -> None:
     queue = gr.HTML("", apply_default_css=False, elem_classes=["ll", "ll-queue"])
     with gr.Row(elem_classes=["ll-slots"]):
         slots, columns, texts = [], [], []
-        for name, defaults in zip(NAMES, DEFAULTS):
+        for name, defaults in zip(NAMES, DEFAULTS, strict=False):
             with gr.Column(
                 elem_classes=["ll-panel", f"ll-slot-{name.lower()}"], visible=name != "D", min_width=240
             ) as column:
@@ -201,7 +208,7 @@ def _previewing(*values: Any) -> Any:
 
 
 def _preview(settings: Sequence[RunSettings]) -> str:
-    named = [(f"{name} · {describe(chosen)}", chosen) for name, chosen in zip(NAMES, settings)]
+    named = [(f"{name} · {describe(chosen)}", chosen) for name, chosen in zip(NAMES, settings, strict=False)]
     return charts.encode(overlays.positions(named, overlays.common_length(settings)))
 
 

@@ -162,7 +162,7 @@ def _generation(parts: Parts, lab: Any, runs: Runs) -> None:
     running = [gr.update(interactive=False), gr.update(interactive=True), gr.update(interactive=True)]
     idle = [gr.update(interactive=True), gr.update(interactive=False), gr.update(interactive=False)]
 
-    def generate(request: gr.Request, past: list[Past], *values: Any) -> Iterator[list[Any]]:
+    def write(request: gr.Request, past: list[Past], *values: Any) -> Iterator[list[Any]]:
         waiting = [gr.skip()] * len(parts.shown)
         try:
             settings = parts.form.settings(values)
@@ -187,7 +187,7 @@ def _generation(parts: Parts, lab: Any, runs: Runs) -> None:
         api_visibility="private",
     )
     event = parts.go.click(
-        generate,
+        write,
         [parts.past, *parts.form.inputs],
         outputs,
         show_progress="minimal",
@@ -269,6 +269,8 @@ class Files:
 
 
 def _file_buttons() -> Files:
+    file = gr.DownloadButton("Run", visible="hidden", elem_id="file")
+    link = gr.Textbox(visible="hidden", elem_id="link")
     with gr.Row(elem_classes=["ll-files"]):
         return Files(
             share=gr.Button("Copy link", size="sm", elem_id="share", min_width=60),
@@ -277,8 +279,8 @@ def _file_buttons() -> Files:
             exports={
                 name: gr.Button(name, size="sm", elem_id=f"export-{name.lower()}", min_width=50) for name in EXPORTS
             },
-            file=gr.DownloadButton("Run", visible="hidden", elem_id="file"),
-            link=gr.Textbox(visible="hidden", elem_id="link"),
+            file=file,
+            link=link,
         )
 
 

@@ -27,8 +27,8 @@ LESSONS = (
         "Words of the lab",
         r"""
 The **prompt** is everything the model reads before it answers: $n$ tokens. The **response** is what it writes:
-$y_1 \dots y_m$, the end mark not counted. The **target** is the wanted length of the response and the **signed error** is
-produced minus target. The **cap** on new tokens always holds, whatever the method.
+$y_1 \dots y_m$, the end mark not counted. The **target** is the wanted length of the response and the **signed
+error** is produced minus target. The **cap** on new tokens always holds, whatever the method.
 """,
         "Press Generate, point at a token of the answer and read how likely it was and how many remain.",
         RunSettings(prompt=SKY),
@@ -36,19 +36,22 @@ produced minus target. The **cap** on new tokens always holds, whatever the meth
     Lesson(
         "LDPE and ORPE: a countdown",
         r"""
-Each input token's embedding gets a vector that says how many tokens are still to come. With target $\ell$ and position
-$i$, LDPE counts $c = n + \ell + 1 - i$ over prompt and response; ORPE counts over the response alone. The count becomes
-$\mathrm{PE}(c, 2k) = \sin(c / 10000^{2k/d})$ and $\mathrm{PE}(c, 2k{+}1) = \cos(\cdot)$, scaled to the size of the embeddings.
-At the last token the count is 1, and the next output is the end mark.
+Each input token's embedding gets a vector that says how many tokens are still to come. With target $\ell$ and
+position $i$, LDPE counts $c = n + \ell + 1 - i$ over prompt and response; ORPE counts over the response alone. The
+count becomes $\mathrm{PE}(c, 2k) = \sin(c / 10000^{2k/d})$ and $\mathrm{PE}(c, 2k{+}1) = \cos(\cdot)$, scaled to
+the size of the embeddings. At the last token the count is 1, and the next output is the end mark.
 """,
-        "Choose LDPE or ORPE, set the target to 60 and move the slider while the model writes: the count is read afresh at every token.",
+        (
+            "Choose LDPE or ORPE, set the target to 60 and move the slider while the model writes: the count is "
+            "read afresh at every token."
+        ),
         None,
     ),
     Lesson(
         "LRPE: stretched waves",
         r"""
-Here the position counts up, and the target sets the wavelengths: $\sin\!\big(t / \ell^{\,2k/d}\big)$. A response near its
-end looks alike at every target, because $t/\ell$ is close to 1.
+Here the position counts up, and the target sets the wavelengths: $\sin\!\big(t / \ell^{\,2k/d}\big)$. A response
+near its end looks alike at every target, because $t/\ell$ is close to 1.
 """,
         "Compare LRPE with ORPE at targets 30 and 300.",
         None,
@@ -56,9 +59,9 @@ end looks alike at every target, because $t/\ell$ is close to 1.
     Lesson(
         "PRE: progress as an impulse",
         r"""
-Only the share $r = t/\ell$ written so far is told to the model: dimension pair $k$ gets $(\cos kr, \sin kr)$, the impulse
-response of a single frequency $\omega = r\,d/2$. The prompt gets $r = 0$. Since $r$ never leaves $[0, 1]$, targets longer than
-those seen in training look familiar.
+Only the share $r = t/\ell$ written so far is told to the model: dimension pair $k$ gets $(\cos kr, \sin kr)$, the
+impulse response of a single frequency $\omega = r\,d/2$. The prompt gets $r = 0$. Since $r$ never leaves $[0, 1]$,
+targets longer than those seen in training look familiar.
 """,
         "Set a target of 500 and watch p(end) rise only near the end.",
         None,
@@ -66,8 +69,8 @@ those seen in training look familiar.
     Lesson(
         "MNT++: a limit instead of a target",
         r"""
-Trained with counts that are too large by $|\mathcal{N}(0, \sigma)|$, the model learns that it may end earlier than the count
-says, but never later. At inference the number is an upper bound that the answer rounds itself off under.
+Trained with counts that are too large by $|\mathcal{N}(0, \sigma)|$, the model learns that it may end earlier than
+the count says, but never later. At inference the number is an upper bound that the answer rounds itself off under.
 """,
         "Set a limit far above the natural length: the answer should keep its own length.",
         None,
@@ -75,8 +78,8 @@ says, but never later. At inference the number is an upper bound that the answer
     Lesson(
         "Asked, and Decay: the baselines",
         r"""
-*Asked* writes the target into the prompt and hopes. *Decay* multiplies the score of the end mark by a factor that grows
-exponentially past the target: it ends late rather than well.
+*Asked* writes the target into the prompt and hopes. *Decay* multiplies the score of the end mark by a factor that
+grows exponentially past the target: it ends late rather than well.
 """,
         "Run Decay with target 80, then press “Wrap up now” early in a long answer.",
         RunSettings(prompt=STORY, method="exp_decay", target=80),
@@ -84,9 +87,10 @@ exponentially past the target: it ends late rather than well.
     Lesson(
         "RoPE and perceived distance",
         r"""
-RoPE turns queries and keys by an angle proportional to their position, so a score depends on positions only through a
-difference: the distance at which a key seems to lie. Every policy here is a choice of frames,
-$\delta(t, j) = a(t) - b(j)$, with plain RoPE $a = t,\ b = j$. The chart of perceived positions draws $\delta$ against $t - j$.
+RoPE turns queries and keys by an angle proportional to their position, so a score depends on positions only through
+a difference: the distance at which a key seems to lie. Every policy here is a choice of frames,
+$\delta(t, j) = a(t) - b(j)$, with plain RoPE $a = t,\ b = j$. The chart of perceived positions draws $\delta$
+against $t - j$.
 """,
         "Move the ratio slider with Naive chosen, and watch the line tilt before anything is generated.",
         RunSettings(prompt=SKY, pic="naive", ratio=2),
@@ -94,9 +98,9 @@ $\delta(t, j) = a(t) - b(j)$, with plain RoPE $a = t,\ b = j$. The chart of perc
     Lesson(
         "PIC: compressing position ids",
         r"""
-*Naive* divides every position by $s$. *NTK* leaves positions alone and multiplies RoPE's base by $s$, which slows the low
-frequencies most. *Dynamic* divides only the middle: the first $i_c$ tokens and the last $r_c$ keep their distances, so that
-the local syntax stays exact while far text comes closer. A ratio below 1 stretches instead.
+*Naive* divides every position by $s$. *NTK* leaves positions alone and multiplies RoPE's base by $s$, which slows
+the low frequencies most. *Dynamic* divides only the middle: the first $i_c$ tokens and the last $r_c$ keep their
+distances, so that the local syntax stays exact while far text comes closer. A ratio below 1 stretches instead.
 """,
         "Dynamic with ratio 4 against ratio 0.25 on the same story: compare the lengths.",
         RunSettings(prompt=STORY, pic="dynamic", ratio=4, recent=64),
@@ -105,8 +109,8 @@ the local syntax stays exact while far text comes closer. A ratio below 1 stretc
         "Λ: a window with sinks",
         r"""
 Each token sees the last $L$ tokens and the first $n_{\text{global}}$ (the *sinks*, on which many heads park their
-attention), and no distance is perceived beyond $L$. Memory and time for one token no longer grow with the length, and neither does
-the entropy's ceiling $\ln(\text{attended})$.
+attention), and no distance is perceived beyond $L$. Memory and time for one token no longer grow with the length,
+and neither does the entropy's ceiling $\ln(\text{attended})$.
 """,
         "Set the window to 48: the mask becomes a Λ, and the ceiling in the entropy chart goes flat.",
         RunSettings(prompt=SKY, window=48),
@@ -114,10 +118,10 @@ the entropy's ceiling $\ln(\text{attended})$.
     Lesson(
         "What the four charts tell",
         r"""
-**Length**: how far the answer has come, and the chance that it ends now. **Entropy** $H = -\sum_j p_j \ln p_j$: near the ceiling a
-head looks everywhere, near 0 at one token; past the training length it tends to rise. **Logits**: scores before
-softmax; where they explode with distance, the model was never trained there. **States**: the first layer's outputs in two
-principal components; positions beyond training leave the path of the known ones.
+**Length**: how far the answer has come, and the chance that it ends now. **Entropy** $H = -\sum_j p_j \ln p_j$:
+near the ceiling a head looks everywhere, near 0 at one token; past the training length it tends to rise.
+**Logits**: scores before softmax; where they explode with distance, the model was never trained there. **States**:
+the first layer's outputs in two principal components; positions beyond training leave the path of the known ones.
 """,
         "Pick another layer and head under Advanced while the model writes.",
         RunSettings(prompt=SKY),

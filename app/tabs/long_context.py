@@ -224,8 +224,8 @@ def _conclusion(readings: Sequence[Passage]) -> str:
         return f"Read {readings[0].read:,} tokens at perplexity {readings[0].perplexity:,.4g}."
     plain, window = readings
     return (
-        f"Over {plain.read:,} tokens: perplexity {plain.perplexity:,.4g} plain and {window.perplexity:,.4g} with Λ; at the end "
-        f"{plain.speed[-1]:,.0f} and {window.speed[-1]:,.0f} tokens/s, {plain.cache[-1] / 2**20:.1f} and "
+        f"Over {plain.read:,} tokens: perplexity {plain.perplexity:,.4g} plain and {window.perplexity:,.4g} with Λ; "
+        f"at the end {plain.speed[-1]:,.0f} and {window.speed[-1]:,.0f} tokens/s, {plain.cache[-1] / 2**20:.1f} and "
         f"{window.cache[-1] / 2**20:.1f} MiB of cache."
     )
 

@@ -1,0 +1,72 @@
+"""Pictures of the page during a real run.
+
+`python -m app.screenshot` writes assets/screenshot.png; `--all DIR` writes a desktop's and a phone's, light and dark.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from pathlib import Path
+from urllib.parse import urlencode
+
+from playwright.sync_api import Browser, sync_playwright
+
+from app.__main__ import make, serve
+from app.presets import STORY
+from backend.models import allowed
+
+PICTURE = Path(__file__).parents[1] / "assets" / "screenshot.png"
+SIZES = {"desktop": (1440, 1180), "phone": (390, 844)}
+ARGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+SETTINGS = {
+    "prompt": STORY, "method": "exp_decay", "target": 150, "max_new_tokens": 240, "window": 96, "sinks": 8, "layer": 12,
+}  # fmt: skip
+SECONDS = 180_000
+
+
+def take(browser: Browser, address: str, path: Path, size: tuple[int, int], theme: str, whole: bool = False) -> None:
+    """Makes a run on a fresh page and keeps its picture; whole: all of the page rather than the first screen."""
+    page = browser.new_page(viewport={"width": size[0], "height": size[1]}, device_scale_factor=1)
+    page.set_default_timeout(SECONDS)
+    page.goto(f"{address}?{urlencode(SETTINGS | {'__theme': theme})}")
+    page.wait_for_selector("#chart-mask .main-svg")
+    page.wait_for_selector("#model-state [data-state=good]")
+    before = page.get_attribute("#chart-length .ll-chart", "data-run")
+    page.click("#go")
+    chart = "document.querySelector('#chart-length .ll-chart')"
+    page.wait_for_function(f"(run) => {chart}.dataset.run !== run", arg=before)
+    page.wait_for_selector("#go:not([disabled])")
+    settled = "[...document.querySelectorAll('.ll-chart')].filter((c) => c.offsetParent)"
+    page.wait_for_function(f"{settled}.every((c) => c.dataset.drawn === c.dataset.received)")
+    page.mouse.move(0, 0)
+    page.evaluate("window.scrollTo(0, 0)")
+    page.wait_for_timeout(500)
+    page.screenshot(path=path, full_page=whole)
+    page.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m app.screenshot", description=__doc__)
+    parser.add_argument("--all", type=Path, metavar="DIR", help="write every size and theme here instead")
+    given = parser.parse_args()
+    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if found is None:
+        parser.error("Chromium is needed and was not found: run .ci/chromium")
+    demo = make(allowed())
+    address = serve(demo, block=False)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=ARGS)
+        if given.all is None:
+            take(browser, address, PICTURE, SIZES["desktop"], "light")
+        else:
+            given.all.mkdir(parents=True, exist_ok=True)
+            for theme in ("light", "dark"):
+                for name, size in SIZES.items():
+                    take(browser, address, given.all / f"{name}-{theme}.png", size, theme, whole=True)
+        browser.close()
+    demo.close()
+
+
+if __name__ == "__main__":
+    main()

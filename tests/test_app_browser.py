@@ -40,7 +40,9 @@ def address(lab, runs) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    found = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None)
+    found = next(
+        (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
+    )
     assert found, "the browser tests need Chromium on the PATH: run .ci/chromium"
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=found, args=ARGS)
@@ -53,7 +55,10 @@ class Visitor:
 
     def __init__(self, browser: Browser, address: str, query: str = "", **options) -> None:
         self.context: BrowserContext = browser.new_context(
-            **({"viewport": {"width": 1440, "height": 900}, "permissions": ["clipboard-read", "clipboard-write"]} | options)
+            **(
+                {"viewport": {"width": 1440, "height": 900}, "permissions": ["clipboard-read", "clipboard-write"]}
+                | options
+            )
         )
         self.page: Page = self.context.new_page()
         self.page.set_default_timeout(LONG)
@@ -72,6 +77,11 @@ class Visitor:
 
     def chart(self, name: str) -> dict[str, str]:
         return self.page.evaluate("(n) => ({...document.querySelector(`#chart-${n} .ll-chart`).dataset})", name)
+
+    def settles(self, name: str) -> None:
+        """Waits until a chart has drawn the last frame it received."""
+        data = "document.querySelector(`#chart-${n} .ll-chart`).dataset"
+        self.page.wait_for_function(f"(n) => {data}.drawn === {data}.received", arg=name)
 
     def field(self, name: str) -> str:
         return self.page.inner_text(f"#figures-run [data-field={name}]")
@@ -99,7 +109,9 @@ class Visitor:
 
     def ends(self) -> str:
         self.page.wait_for_selector("#go:not([disabled])")
-        self.page.wait_for_selector("#figures-run [data-state=good], #figures-run[data-state=good], .ll-figures[data-state=good]")
+        self.page.wait_for_selector(
+            "#figures-run [data-state=good], #figures-run[data-state=good], .ll-figures[data-state=good]"
+        )
         return self.message
 
     def close(self) -> None:
@@ -128,15 +140,13 @@ def link(**settings) -> str:
 def test_a_generation_draws_each_chart_once_keeps_the_zoom_and_ends_on_its_last_frame(visit):
     visitor = visit(query=link(prompt="Why is the sky blue?", max_new_tokens=60))
     visitor.generate()
-    zoom = "Plotly.relayout(document.querySelector('#chart-entropy .ll-plot'), {'xaxis.range': [10, 30], 'yaxis.range': [0.5, 2]})"
+    zoom = "{'xaxis.range': [10, 30], 'yaxis.range': [0.5, 2]}"
     visitor.page.wait_for_function("document.querySelector('#chart-entropy .ll-chart').dataset.drawn > 1")
-    visitor.page.evaluate(zoom)
+    visitor.page.evaluate(f"Plotly.relayout(document.querySelector('#chart-entropy .ll-plot'), {zoom})")
     assert "after 60 tokens" in visitor.ends()
     assert visitor.tokens == 60
     for name in CHARTS:
-        visitor.page.wait_for_function(
-            "(n) => { const d = document.querySelector(`#chart-${n} .ll-chart`).dataset; return d.drawn === d.received }", arg=name
-        )
+        visitor.settles(name)
         chart = visitor.chart(name)
         assert chart["created"] == "1", name
         assert chart["received"] == visitor.chart("length")["received"], f"{name} missed the last frame"
@@ -170,7 +180,9 @@ def test_stop_ends_the_run_and_keeps_what_was_written(visit, runs):
 
 
 def test_the_target_moves_while_the_model_writes(visit):
-    visitor = visit(query=link(prompt="Write a long story about the sea.", method="exp_decay", target=900, max_new_tokens=120))
+    visitor = visit(
+        query=link(prompt="Write a long story about the sea.", method="exp_decay", target=900, max_new_tokens=120)
+    )
     visitor.generate()
     visitor.number("target", 25)
     visitor.page.wait_for_function("document.querySelector('#figures-run [data-field=target]').textContent === '25'")
@@ -180,7 +192,9 @@ def test_the_target_moves_while_the_model_writes(visit):
 
 
 def test_wrapping_up_sets_a_near_target(visit):
-    visitor = visit(query=link(prompt="Write a long story about the sea.", method="exp_decay", target=900, max_new_tokens=60))
+    visitor = visit(
+        query=link(prompt="Write a long story about the sea.", method="exp_decay", target=900, max_new_tokens=60)
+    )
     visitor.generate()
     visitor.page.click("#wrap")
     visitor.page.wait_for_function("document.querySelector('#figures-run [data-field=target]').textContent < 80")
@@ -189,7 +203,9 @@ def test_wrapping_up_sets_a_near_target(visit):
 
 
 def test_a_link_restores_settings_and_says_what_it_left_out(visit):
-    query = link(prompt="Hello & goodbye?", pic="dynamic", ratio=4, window=64, recent=32, ratios=1, temperature="hot", seed=7)
+    query = link(
+        prompt="Hello & goodbye?", pic="dynamic", ratio=4, window=64, recent=32, ratios=1, temperature="hot", seed=7
+    )
     visitor = visit(query=query)
     expect(visitor.page.locator("#prompt textarea")).to_have_value("Hello & goodbye?")
     expect(visitor.page.locator("#ratio input[type=number]")).to_have_value("4")
@@ -286,7 +302,10 @@ def test_methods_without_an_adapter_are_off_with_the_reason(visit):
         radio = visitor.page.locator(f"#choice-method input[value={method}]")
         assert radio.is_disabled() == (reason is not None)
         if reason is not None:
-            assert visitor.page.locator(f"#choice-method label:has(input[value={method}])").get_attribute("title") == reason
+            assert (
+                visitor.page.locator(f"#choice-method label:has(input[value={method}])").get_attribute("title")
+                == reason
+            )
 
 
 def test_every_chart_has_words_a_table_and_can_be_saved(visit):
@@ -314,7 +333,9 @@ def test_a_run_is_exported_loaded_and_replayed(visit, tmp_path):
         assert file.read_text("utf-8").startswith(start), kind
     before = visitor.chart("length")["run"]
     visitor.page.set_input_files("#load input[type=file], input[type=file]", tmp_path / "length-lab-run.json")
-    visitor.page.wait_for_function("(r) => document.querySelector('#chart-length .ll-chart').dataset.run !== r", arg=before)
+    visitor.page.wait_for_function(
+        "(r) => document.querySelector('#chart-length .ll-chart').dataset.run !== r", arg=before
+    )
     visitor.page.click("#replay")
     visitor.page.wait_for_function("document.querySelector('#text-run .ll-response').dataset.tokens < 40")
     visitor.page.keyboard.press("Escape")
@@ -325,7 +346,7 @@ def test_a_broken_file_is_refused_with_a_sentence(visit, tmp_path):
     broken.write_text('{"format": "nothing"}')
     visitor = visit()
     visitor.page.set_input_files("#load input[type=file], input[type=file]", broken)
-    expect(visitor.page.locator(".toast-body")).to_contain_text("The file was not loaded")
+    expect(visitor.page.locator(".toast-body")).to_contain_text("not a trace")
 
 
 @pytest.mark.parametrize("width", [390, 1440])
@@ -360,7 +381,9 @@ def test_the_keyboard_alone_makes_a_run(visit):
     visitor.page.keyboard.type("Name three colours.")
     before = visitor.chart("length")["run"]
     visitor.page.keyboard.press("Control+Enter")
-    visitor.page.wait_for_function("(r) => document.querySelector('#chart-length .ll-chart').dataset.run !== r", arg=before)
+    visitor.page.wait_for_function(
+        "(r) => document.querySelector('#chart-length .ll-chart').dataset.run !== r", arg=before
+    )
     visitor.ends()
     visitor.page.locator("#choice-pic input[value=none]").focus()
     visitor.page.keyboard.press("ArrowRight")
@@ -381,7 +404,7 @@ def test_comparison_runs_every_setting_on_shared_axes(visit):
     page.wait_for_selector("#c-go:not([disabled])")
     for name in ("c-a", "c-b"):
         assert page.get_attribute(f"#text-{name} .ll-response", "data-tokens") == "24"
-    page.wait_for_function("(() => { const d = document.querySelector('#chart-c-length .ll-chart').dataset; return d.drawn === d.received })()")
+    visitor.settles("c-length")
     names = page.evaluate("document.querySelector('#chart-c-length .ll-plot').data.map((trace) => trace.name)")
     assert [name for name in names if ":" not in name] == ["A · plain", "B · Λ 32"]
 
@@ -396,8 +419,10 @@ def test_a_long_text_is_read_both_ways(visit):
     visitor.number("l-window", 128)
     page.click("#l-go")
     expect(page.locator("#figures-long .ll-message")).to_contain_text("perplexity", timeout=LONG)
-    page.wait_for_function("(() => { const d = document.querySelector('#chart-l-memory .ll-chart').dataset; return d.drawn === d.received })()")
-    rows = page.evaluate("document.querySelector('#chart-l-memory .ll-plot').data.map((trace) => [trace.name, trace.y.at(-1)])")
+    visitor.settles("l-memory")
+    rows = page.evaluate(
+        "document.querySelector('#chart-l-memory .ll-plot').data.map((trace) => [trace.name, trace.y.at(-1)])"
+    )
     assert [name for name, _ in rows] == ["Plain", "Λ"] and rows[1][1] < rows[0][1]
 
 

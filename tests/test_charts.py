@@ -26,13 +26,26 @@ def step(index: int, text: str = " word", goal: int | None = 100, rng: np.random
     if index == 1:
         rows = np.arange(0, PROMPT, 4)
         reading = Reading(
-            PROMPT, 0.1, rows, np.full((len(rows), LAYERS, HEADS), 0.5), rows + 1, rng.normal(size=(len(rows), WIDTH)).astype(np.float16)
+            PROMPT,
+            0.1,
+            rows,
+            np.full((len(rows), LAYERS, HEADS), 0.5),
+            rows + 1,
+            rng.normal(size=(len(rows), WIDTH)).astype(np.float16),
         )
-    logits = Logits(2, 1, np.array([0.0, 3.0, 40.0]), np.array([3.0, 1.0, -2.0]), np.array([2.0, 0.0, -4.0]), np.array([4.0, 2.0, 0.0]))
+    logits = Logits(
+        2,
+        1,
+        np.array([0.0, 3.0, 40.0]),
+        np.array([3.0, 1.0, -2.0]),
+        np.array([2.0, 0.0, -4.0]),
+        np.array([4.0, 2.0, 0.0]),
+    )
     return Step(
-        index=index, token=index, text=text, p=0.5, p_eos=0.01, spread=1.2, context=context, attended=context, goal=goal,
-        remaining=None if goal is None else goal - index, seconds=index / 50, reading=reading, logits=logits if index % 4 == 1 else None,
-        entropy=np.linspace(0.2, 0.9, LAYERS)[:, None] * np.full(HEADS, math.log(context)), state=rng.normal(size=WIDTH).astype(np.float16),
+        index=index, token=index, text=text, p=0.5, p_eos=0.01, spread=1.2, context=context, attended=context,
+        goal=goal, remaining=None if goal is None else goal - index, seconds=index / 50, reading=reading,
+        logits=logits if index % 4 == 1 else None, state=rng.normal(size=WIDTH).astype(np.float16),
+        entropy=np.linspace(0.2, 0.9, LAYERS)[:, None] * np.full(HEADS, math.log(context)),
     )  # fmt: skip
 
 
@@ -79,12 +92,17 @@ def test_colour_names_exist_in_both_themes_and_resolve():
 
 
 def luminance(colour: str) -> float:
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))]
+    linear = [
+        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
+        for c in (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    ]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 @pytest.mark.parametrize("theme", PALETTES)
-@pytest.mark.parametrize(("name", "least"), [("ink", 7.0), ("muted", 4.5), ("c1", 3.0), ("c2", 3.0), ("c3", 3.0), ("c4", 3.0)])
+@pytest.mark.parametrize(
+    ("name", "least"), [("ink", 7.0), ("muted", 4.5), ("c1", 3.0), ("c2", 3.0), ("c3", 3.0), ("c4", 3.0)]
+)
 def test_contrast_is_enough_on_the_card(theme, name, least):
     bright, dark = sorted((luminance(PALETTES[theme][name]), luminance(PALETTES[theme]["paper"])), reverse=True)
     assert (bright + 0.05) / (dark + 0.05) >= least
@@ -150,7 +168,9 @@ def test_map_and_mask_follow_the_policy_before_any_run():
     assert np.allclose(naive.data[1]["y"], np.asarray(naive.data[1]["x"]) / 4, atol=0.01)
     window = RunSettings(prompt="p", window=32, sinks=4)
     drawn = charts.positions(window, 200)
-    assert "sees 36 of them" in drawn.summary and any(note["text"] == "not seen" for note in drawn.layout["annotations"])
+    assert "sees 36 of them" in drawn.summary and any(
+        note["text"] == "not seen" for note in drawn.layout["annotations"]
+    )
     assert np.nanmax(drawn.data[1]["y"]) == 32
     rows = dict(charts.mask(window, 200).rows)
     assert rows[0] == 1 and rows[199] == 36
@@ -197,9 +217,17 @@ def test_comparison_names_each_run_and_shares_its_axes():
 
 class Chunk:
     def __init__(self, position: int, tokens: int) -> None:
-        self.position, self.nll, self.tokens_per_second, self.cache_bytes = position, np.full(tokens, 2.0), 100.0, position * 1024
+        self.position, self.nll, self.tokens_per_second, self.cache_bytes = (
+            position,
+            np.full(tokens, 2.0),
+            100.0,
+            position * 1024,
+        )
         self.entropy, self.attended, self.logits = np.full((LAYERS, HEADS), 1.5), position, step(1).logits
-        self.states, self.state_positions = np.random.default_rng(position).normal(size=(4, WIDTH)), np.arange(position - 4, position)
+        self.states, self.state_positions = (
+            np.random.default_rng(position).normal(size=(4, WIDTH)),
+            np.arange(position - 4, position),
+        )
 
 
 def test_a_read_text_has_its_perplexity_and_charts():

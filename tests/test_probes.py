@@ -56,7 +56,8 @@ def test_bins_are_narrow_near_the_query_and_cover_every_distance():
 @pytest.fixture(scope="module")
 def eager() -> PreTrainedModel:
     folder = embedded_files.folder()
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+    return model.requires_grad_(False)
 
 
 def own_scores(model: PreTrainedModel, hidden: Tensor, layer: int) -> Tensor:

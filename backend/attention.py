@@ -228,7 +228,8 @@ def _attend_one(
         found.append((piece, score))
     scores = found[0][1] if len(found) == 1 else torch.cat([score for _, score in found], -1)
     if probe is not None:
-        probe.one(layer, scores.view(len(q), -1))
+        seen = [score[..., : piece.hi - piece.lo] for piece, score in found]
+        probe.one(layer, (seen[0] if len(seen) == 1 else torch.cat(seen, -1)).flatten(0, 1))
     weights = torch.softmax(scores, -1)
     out, start = None, 0
     for piece, score in found:

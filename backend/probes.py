@@ -39,7 +39,7 @@ def distances(cache: FramedCache) -> np.ndarray:
     for group in (NEAR, SQUEEZED, CAPPED):
         query = float(cache.policy.query_frame(chunk.rows[-1], group)) if group in chunk.pieces else 0.0
         for piece in chunk.pieces.get(group, ()):
-            keys = np.arange(piece.first, piece.first + max(piece.hi, piece.reach) - piece.lo)
+            keys = np.arange(piece.first, piece.first + piece.hi - piece.lo)
             out.append(query - cache.policy.key_frame(keys, group))
     return np.concatenate(out)
 

@@ -30,6 +30,7 @@ from backend.settings import RunSettings
 from backend.signals import SignalSettings
 from backend.steps import Finish, Step
 
+NAN, INF = math.nan, math.inf
 PROMPT = "Explain to a child how rain forms, step by step."
 # The largest difference that a bf16 logit of the embedded model may have from transformers' own: they reach 38, and
 # transformers' bf16 is itself up to 1.6 away from fp32, because both round every product to 8 bits.
@@ -402,9 +403,14 @@ def test_the_target_moves_while_the_run_streams(small: Lab, ask):
     *steps, finish = seen
     assert [step.goal for step in steps] == [30] * 3 + [7] * 7
     assert [step.remaining for step in steps][-1] == 7 - 10 and finish.error == finish.tokens - 7
-    for wrong in (0, -5):
-        with pytest.raises(ValueError, match="starts at 1"):
-            control.retarget(wrong)
+
+
+@pytest.mark.parametrize("goal", [0, -5, 100_001, 10**30, NAN, INF, -INF])
+def test_targets_out_of_range_are_refused_while_a_run_streams(goal: float):
+    control = Control()
+    with pytest.raises(ValueError, match="target"):
+        control.retarget(goal)
+    assert control.goal(RunSettings(prompt="Hello", target=30)) == 30
 
 
 def test_a_target_in_words_is_estimated_afresh(lab: Lab):
@@ -460,9 +466,6 @@ def test_any_tokens_stream_their_text(ids: list[int], embedded: Loaded):
 
 
 # ---- what is refused, and what only looks extreme
-
-NAN, INF = math.nan, math.inf
-
 
 @pytest.mark.parametrize(
     ("name", "values"),

@@ -20,7 +20,7 @@ from backend.positions import Policy
 from backend.probes import Probe
 from backend.prompt import TextStream, end_ids, token_ids
 from backend.runner import Runner, runner
-from backend.settings import LIMIT_METHODS, SIGNAL_METHODS, RunSettings, Unit, Watch
+from backend.settings import LIMIT_METHODS, MAX_TARGET, SIGNAL_METHODS, RunSettings, Unit, Watch
 from backend.signals import SignalContext
 from backend.signals.units import characters, in_tokens, length, words
 from backend.steps import Finish, Logits, Reading, Reason, Step
@@ -46,9 +46,9 @@ class Control:
         return self._stopped.is_set()
 
     def retarget(self, goal: int) -> None:
-        """Another target, in the settings' unit, from the next token on. Raises ValueError below 1."""
-        if goal < 1:
-            raise ValueError("a target starts at 1: drag it up, or stop the run")
+        """Another target, in the settings' unit, from the next token on. Raises ValueError out of range."""
+        if not 1 <= goal <= MAX_TARGET:
+            raise ValueError(f"a target goes from 1 to {MAX_TARGET:,}: choose one of these, or stop the run")
         self._goal = int(goal)
 
     def watch(self, layer: int, head: int) -> None:

@@ -21,8 +21,8 @@ from backend.settings import RunSettings
 
 POINTS = 160
 STRETCHES = 64
-P_END_RANGE = (-12, 0.3)
-P_END_TICKS = {1e-12: "10⁻¹²", 1e-8: "10⁻⁸", 1e-4: "10⁻⁴", 1: "1"}
+P_END_RANGE = (-8, 0.3)
+P_END_TICKS = {1e-8: "10⁻⁸", 1e-4: "10⁻⁴", 1: "1"}
 STATES = 360
 MASK_CELLS = 72
 LAYERS = 7
@@ -613,8 +613,9 @@ def _length_summary(series: Series, stop: float | None) -> str:
         words += " without a target"
     else:
         words += f", target {series.target[-1]:,}, error {signed(error)}"
-    if series.finish is None and stop is not None:
-        words += f"; p(end) is {series.p_eos[-1]:.2%}, which points to an end near token {stop:,.0f}"
+    if series.finish is None:
+        near = stop is not None and stop <= series.settings.max_new_tokens
+        words += f"; p(end) points to an end near token {stop:,.0f}" if near else "; p(end) shows no end before the cap"
     return words + "."
 
 

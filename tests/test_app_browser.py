@@ -15,6 +15,8 @@ from app import __main__ as app
 from app import page as lab_page
 from app.runs import Runs
 from backend.adapters import available
+from backend.engine import Lab
+from backend.models import Models
 
 ARGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
@@ -22,6 +24,7 @@ ARGS = [
 ]  # fmt: skip
 CHARTS = ("length", "entropy", "logits", "states")
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script> Repeat that."
+MISSING = "/no/such/folder"
 LONG = 120_000
 
 
@@ -31,7 +34,8 @@ def runs() -> Runs:
 
 
 @pytest.fixture(scope="module")
-def address(lab, runs) -> Iterator[str]:
+def address(runs) -> Iterator[str]:
+    lab = Lab(Models(["embedded", MISSING]))
     lab.capabilities()
     demo = lab_page.build(lab, available, runs)
     yield app.serve(demo, block=False)
@@ -215,7 +219,7 @@ def test_a_link_restores_settings_and_says_what_it_left_out(visit):
     expect(visitor.page.locator(".toast-body")).to_contain_text("temperature was left out")
     expect(visitor.page.locator("#chart-positions .ll-words")).to_contain_text("squeezed by 4")
     visitor.page.click("#share")
-    visitor.page.wait_for_function("location.search.includes('recent=32')")
+    visitor.page.wait_for_function("!location.search.includes('ratios')")
     shared = parse_qs(urlparse(visitor.page.url).query)
     assert {name: shared[name] for name in ("prompt", "ratio", "window", "seed")} == {
         "prompt": ["Hello & goodbye?"], "ratio": ["4"], "window": ["64"], "seed": ["7"],
@@ -247,6 +251,22 @@ def test_an_empty_prompt_is_answered_with_a_sentence_and_nothing_is_lost(visit):
     expect(visitor.page.locator("#figures-run .ll-message")).to_contain_text("The prompt is empty")
     expect(visitor.page.locator("#go")).to_be_enabled()
     assert visitor.tokens == before > 0
+
+
+def test_a_model_that_cannot_be_loaded_is_explained_and_another_may_be_chosen(visit):
+    visitor = visit()
+    visitor.page.get_by_text("Advanced", exact=True).click()
+    for name, state in ((MISSING, "bad"), ("embedded", "good")):
+        visitor.page.locator("#model input").click()
+        visitor.page.get_by_role("option", name=name).click()
+        visitor.page.wait_for_selector(f"#model-state [data-state={state}]")
+        assert visitor.page.locator("#again").is_visible() == (state == "bad")
+    visitor.page.locator("#model input").click()
+    visitor.page.get_by_role("option", name=MISSING).click()
+    visitor.page.wait_for_selector("#model-state [data-state=bad]")
+    expect(visitor.page.locator("#model-state")).to_contain_text("There is no folder")
+    visitor.page.click("#go")
+    expect(visitor.page.locator("#figures-run .ll-message")).to_contain_text("There is no folder")
 
 
 def test_two_visitors_at_once_get_their_own_runs(visit):
@@ -292,7 +312,7 @@ def test_previews_follow_the_sliders_before_anything_runs(visit):
     visitor.page.locator("#windowed input").check()
     visitor.number("window", 24)
     expect(visitor.page.locator("#chart-positions .ll-words")).to_contain_text("sees 34 of them")
-    assert visitor.page.inner_text("#chart-mask .ll-words") != before
+    expect(visitor.page.locator("#chart-mask .ll-words")).not_to_have_text(before)
     assert visitor.chart("mask")["created"] == "1"
 
 
@@ -385,6 +405,12 @@ def test_the_keyboard_alone_makes_a_run(visit):
         "(r) => document.querySelector('#chart-length .ll-chart').dataset.run !== r", arg=before
     )
     visitor.ends()
+    visitor.page.keyboard.press("Control+Enter")
+    visitor.page.wait_for_selector("#stop:not([disabled])")
+    visitor.ends()
+    visitor.settles("length")
+    past = "document.querySelector('#chart-length .ll-plot').data.find((trace) => trace.name === 'earlier runs').x"
+    assert len(visitor.page.evaluate(past)) == 1
     visitor.page.locator("#choice-pic input[value=none]").focus()
     visitor.page.keyboard.press("ArrowRight")
     expect(visitor.page.locator("#choice-pic input[value=naive]")).to_be_checked()

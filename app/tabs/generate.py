@@ -269,8 +269,9 @@ class Files:
 
 
 def _file_buttons() -> Files:
-    file = gr.DownloadButton("Run", visible="hidden", elem_id="file")
-    link = gr.Textbox(visible="hidden", elem_id="link")
+    with gr.Row(elem_classes=["ll-unseen"]):
+        file = gr.DownloadButton("Run", visible="hidden", elem_id="file")
+        link = gr.Textbox(visible="hidden", elem_id="link")
     with gr.Row(elem_classes=["ll-files"]):
         return Files(
             share=gr.Button("Copy link", size="sm", elem_id="share", min_width=60),

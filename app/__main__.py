@@ -45,6 +45,7 @@ def serve(
         head=live.page_head(),
         app_kwargs={"routes": live.routes()},
         footer_links=["api"],
+        favicon_path=live.STATIC / "favicon.svg",
         run_history=False,
         enable_monitoring=False,
         ssr_mode=False,

@@ -76,7 +76,17 @@ class Form:
         return settings_of(chosen | {"distance_limit": int(cap) if limit == CUSTOM else limit})
 
     def values(self, given: RunSettings | Mapping[str, Any]) -> list[Any]:
-        """Values that show the settings; a mapping may name only some, the rest take their defaults."""
+        """Values that show the settings; a mapping may name only some, the rest take their defaults.
+
+        A slider cannot leave its range: a number beyond it is shown as the range's end (see `beyond`).
+        """
+        return [_within(self.parts[name], value) for name, value in self._wanted(given).items()]
+
+    def beyond(self, given: Mapping[str, Any]) -> list[str]:
+        """Names of the settings that the form's ranges cannot show as they are."""
+        return [name for name, value in self._wanted(given).items() if _within(self.parts[name], value) != value]
+
+    def _wanted(self, given: RunSettings | Mapping[str, Any]) -> dict[str, Any]:
         plain = flat(RunSettings(prompt=DEFAULT_PROMPT))
         chosen = flat(given) if isinstance(given, RunSettings) else plain | dict(given)
         window, limit = chosen["window"], chosen["distance_limit"]
@@ -86,7 +96,7 @@ class Form:
             "limit_kind": limit if isinstance(limit, str) else CUSTOM,
             "limit_number": limit if isinstance(limit, int) else 512,
         }
-        return [shown[name] for name in self.parts]
+        return {name: shown[name] for name in self.parts}
 
     @property
     def policy(self) -> list[Any]:
@@ -109,6 +119,12 @@ class Form:
         return [self.parts[name] for name in names]
 
 
+def _within(part: Any, value: Any) -> Any:
+    if isinstance(part, gr.Slider):
+        return min(max(value, part.minimum), part.maximum)
+    return value
+
+
 def build(prompt: gr.Textbox, models: Sequence[str], missing: Mapping[Any, str | None]) -> Form:
     """Makes the form around `prompt` in the current Gradio context. missing: why a length method
     cannot be used, or None where it can."""
@@ -121,14 +137,8 @@ def build(prompt: gr.Textbox, models: Sequence[str], missing: Mapping[Any, str |
             parts["unit"] = gr.Dropdown(
                 ["tokens", "words", "characters"], value="tokens", label="Unit", scale=1, min_width=110
             )
-        parts["limit"] = gr.Slider(
-            1,
-            1000,
-            200,
-            step=1,
-            label="Limit of MNT++, in tokens",
-            visible=any(not missing.get(name) for name in LIMIT_METHODS),
-        )
+        with gr.Column(elem_classes=["adv"]):
+            parts["limit"] = gr.Slider(1, 1000, 200, step=1, label="Limit of MNT++, in tokens", **_limit(missing))
         parts["max_new_tokens"] = gr.Slider(1, 4096, 256, step=1, label="Cap on new tokens", elem_id="cap")
     with gr.Column(elem_classes=["ll-panel"]):
         live.heading("Position", "how far apart tokens seem")
@@ -185,6 +195,7 @@ def gates(form: Form, can: Capabilities, missing: Mapping[Any, str | None]) -> d
     window = can.unsupported.get("window", "")
     watched = can.unsupported.get("probes", "")
     return {
+        form.limit: gr.update(**_limit(missing)),
         form.method: gr.update(options=method_options(missing)),
         form.pic: gr.update(options=pic_options(can)),
         form.precision: gr.update(options=precision_options(can)),
@@ -195,6 +206,11 @@ def gates(form: Form, can: Capabilities, missing: Mapping[Any, str | None]) -> d
         ),
         form.head: gr.update(choices=[(str(i), i) for i in range(can.heads)], interactive=not watched),
     }
+
+
+def _limit(missing: Mapping[Any, str | None]) -> dict[str, Any]:
+    reasons = [missing.get(method) for method in LIMIT_METHODS]
+    return {"interactive": not all(reasons), "info": reasons[0] if all(reasons) else None}
 
 
 def method_options(missing: Mapping[Any, str | None]) -> list[dict[str, str]]:

@@ -79,7 +79,18 @@ def _opening(
         }
 
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-    gated = [model, again, form.method, form.pic, form.precision, form.windowed, form.window, form.layer, form.head]
+    gated = [
+        model,
+        again,
+        form.limit,
+        form.method,
+        form.pic,
+        form.precision,
+        form.windowed,
+        form.window,
+        form.layer,
+        form.head,
+    ]
     demo.load(open_page, None, [*form.inputs, parts.figures], **quiet)
     gr.on(
         [demo.load, form.model.input, form.precision.change, again.click],

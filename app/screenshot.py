@@ -37,12 +37,15 @@ def take(browser: Browser, address: str, path: Path, size: tuple[int, int], them
     chart = "document.querySelector('#chart-length .ll-chart')"
     page.wait_for_function(f"(run) => {chart}.dataset.run !== run", arg=before)
     page.wait_for_selector("#go:not([disabled])")
-    settled = "[...document.querySelectorAll('.ll-chart')].filter((c) => c.offsetParent)"
+    if whole:
+        page.set_viewport_size({"width": size[0], "height": page.evaluate("document.documentElement.scrollHeight")})
+    shown = "c.offsetParent && c.getBoundingClientRect().top < innerHeight"
+    settled = f"[...document.querySelectorAll('.ll-chart')].filter((c) => {shown})"
     page.wait_for_function(f"{settled}.every((c) => c.dataset.drawn === c.dataset.received)")
     page.mouse.move(0, 0)
     page.evaluate("window.scrollTo(0, 0)")
     page.wait_for_timeout(500)
-    page.screenshot(path=path, full_page=whole)
+    page.screenshot(path=path)
     page.close()
 
 

@@ -84,6 +84,7 @@ class Visitor:
 
     def settles(self, name: str) -> None:
         """Waits until a chart has drawn the last frame it received."""
+        self.page.locator(f"#chart-{name} .ll-plot").scroll_into_view_if_needed()
         data = "document.querySelector(`#chart-${n} .ll-chart`).dataset"
         self.page.wait_for_function(f"(n) => {data}.drawn === {data}.received", arg=name)
 

@@ -52,10 +52,11 @@ window.LengthLab = (() => {
     const words = root.querySelector(".ll-words");
     const spoken = root.querySelector(".ll-spoken");
     const table = root.querySelector(".ll-table");
-    let latest = null, size = "", quiet = 0;
+    let latest = null, size = "", quiet = 0, onScreen = false;
 
     const self = {
-      visible: () => plot.offsetParent !== null && plot.clientWidth > 0,
+      // The first drawing is made out of sight as well, so that scrolling never meets an empty card.
+      visible: () => plot.offsetParent !== null && plot.clientWidth > 0 && (onScreen || !plot.dataset.created),
       draw() {
         const colours = palette();
         const layout = {
@@ -77,7 +78,7 @@ window.LengthLab = (() => {
           root.dataset.created = Number(root.dataset.created || 0) + 1;
           new ResizeObserver(() => {
             const now = `${plot.clientWidth}x${plot.clientHeight}`;
-            if (self.visible() && now !== size) { size = now; Plotly.Plots.resize(plot); }
+            if (plot.clientWidth && now !== size) { size = now; Plotly.Plots.resize(plot); }
           }).observe(plot);
         }
         root.dataset.drawn = latest.frame;
@@ -93,7 +94,7 @@ window.LengthLab = (() => {
       root.dataset.run = payload.run;
       root.dataset.received = payload.frame;
       clearTimeout(quiet);
-      quiet = setTimeout(() => { if (self.visible()) spoken.textContent = latest.summary; }, 1500);
+      quiet = setTimeout(() => { if (plot.offsetParent) spoken.textContent = latest.summary; }, 1500);
       schedule(self);
     }
 
@@ -129,7 +130,10 @@ window.LengthLab = (() => {
       }
     });
     new MutationObserver(() => latest && schedule(self)).observe(document.body, { attributeFilter: ["class"] });
-    new IntersectionObserver(() => schedule()).observe(plot);
+    new IntersectionObserver((entries) => {
+      onScreen = entries.at(-1).isIntersecting;
+      schedule();
+    }, { rootMargin: "150px" }).observe(plot);
     watch("value", receive);
     receive();
   }

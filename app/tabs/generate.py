@@ -374,6 +374,8 @@ def restored(form: Form, query: dict[str, str]) -> tuple[list[Any], str]:
     values, problems = from_query(query)
     for problem in problems:
         gr.Warning(problem, title="Link")
+    for name in form.beyond(values):
+        gr.Warning(f"The link's {name} is beyond this page's range and was cut to it.", title="Link")
     if not values:
         return [gr.skip()] * len(form.inputs), ""
     return form.values({"prompt": controls.DEFAULT_PROMPT} | values), "Settings taken from the link: press Generate."

@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from backend import adapters
+from backend.adapters import Adapter
 from backend.cache import FramedCache
 from backend.capabilities import Capabilities
 from backend.choice import Choice, Chooser
-from backend.models import Models
+from backend.models import Loaded, Models
 from backend.positions import Policy
 from backend.probes import Probe
 from backend.prompt import TextStream, end_ids, token_ids
@@ -79,19 +80,14 @@ class Lab:
 
     def runner(self, settings: RunSettings) -> Runner:
         """The forward pass these settings ask for, adapter merged in. Raises ValueError with a sentence."""
-        adapter = self._adapter(settings)
-        loaded = self.models.load(settings.model, settings.precision, adapter.path if adapter else None)
-        _check(settings, loaded.capabilities)
-        return runner(loaded)
+        return runner(self._prepared(settings)[0])
 
     def stream(self, settings: RunSettings, control: Control | None = None) -> Iterator[Step | Finish]:
         """Run; yields a `Step` a token and at last one `Finish`.
 
         Settings that cannot run raise ValueError with a sentence that says what to do, before the first step.
         """
-        adapter = self._adapter(settings)
-        loaded = self.models.load(settings.model, settings.precision, adapter.path if adapter else None)
-        _check(settings, loaded.capabilities)
+        loaded, adapter = self._prepared(settings)
         ids = token_ids(settings, loaded.tokenizer)
         run = _Run(
             settings=settings,
@@ -102,18 +98,19 @@ class Lab:
             text=TextStream(loaded.tokenizer),
         )
         if adapter is not None:
-            adapter.check_width(loaded.capabilities.width)
             run.signal = SignalContext(adapter.settings, [len(ids)], [run.goal() or 1])
         yield from run.events()
 
-    @staticmethod
-    def _adapter(settings: RunSettings) -> adapters.Adapter | None:
-        if settings.method not in SIGNAL_METHODS:
-            return None
-        found = adapters.find(settings.method, settings.model)
-        if found is None:
+    def _prepared(self, settings: RunSettings) -> tuple[Loaded, Adapter | None]:
+        """The loaded model, and the method's adapter where it has one."""
+        adapter = adapters.find(settings.method, settings.model)
+        if adapter is None and settings.method in SIGNAL_METHODS:
             raise ValueError(adapters.available(settings.model)[settings.method])
-        return found
+        loaded = self.models.load(settings.model, settings.precision, adapter.path if adapter else None)
+        if adapter is not None:
+            adapter.check_width(loaded.capabilities.width)
+        _check(settings, loaded.capabilities)
+        return loaded, adapter
 
 
 def _check(settings: RunSettings, capabilities: Capabilities) -> None:

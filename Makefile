@@ -11,6 +11,8 @@ demo: $(VENV)/.runs
 	@$(PY) -m backend.embedded
 	$(PY) -m app $(ARGS)
 
+# The model, the page and the browser share the cores: waiting threads must give theirs up.
+test: export OMP_WAIT_POLICY ?= passive
 test: $(VENV)/.develops
 	@$(PY) -m backend.embedded
 	@.ci/chromium

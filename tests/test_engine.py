@@ -229,7 +229,6 @@ def test_a_run_writes_the_references_likeliest_tokens(name: str, prefill: str, s
         {"temperature": 1.5, "top_k": 10},
         {"temperature": 0.9, "top_p": 0.7},
         {"temperature": 1.1, "top_k": 20, "top_p": 0.8, "repetition_penalty": 1.2},
-        {"method": "exp_decay", "target": 5, "temperature": 1.0},
     ],
 )
 @pytest.mark.parametrize("seed", [0, 7])
@@ -237,14 +236,31 @@ def test_choices_are_generates_own(changes: dict, seed: int, small: Lab, ask, ow
     asked = ask(**changes, seed=seed, max_new_tokens=40)
     prompt = token_ids(asked, small.models.load(asked.model, "fp32").tokenizer)
     options = {key: value for key, value in changes.items() if key in ("temperature", "top_p", "repetition_penalty")}
-    if asked.method == "exp_decay":
-        options["exponential_decay_length_penalty"] = (asked.target, 1.05)
     if asked.temperature > 0:
         options |= {"do_sample": True, "top_k": asked.top_k}
     torch.manual_seed(seed)
     expected = continued(own_small, prompt, 40, **options)
     found = tokens_of(small, asked)
     assert found == [token for token in expected if token != 2]
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"temperature": 1.0}, {"temperature": 0.7, "top_k": 5}, {"temperature": 0.7, "top_p": 0.5}]
+)
+def test_a_decaying_length_penalty_ends_where_generates_does(
+    changes: dict, small: Lab, ask, own_small: PreTrainedModel
+):
+    lengths = []
+    for target in (2, 3, 10):
+        asked = ask(method="exp_decay", target=target, max_new_tokens=150, **changes)
+        prompt = token_ids(asked, small.models.load(asked.model, "fp32").tokenizer)
+        options = {"do_sample": True, "top_k": 0} | changes if changes else {}
+        torch.manual_seed(0)
+        expected = continued(own_small, prompt, 150, exponential_decay_length_penalty=(target, 1.05), **options)
+        *steps, finish = small.stream(asked)
+        assert [step.token for step in steps] == expected[:-1] and finish.reason == "eos"
+        lengths.append(len(steps))
+    assert len(set(lengths)) > 1
 
 
 def test_seeds_reproduce_and_differ(small: Lab, ask):

@@ -5,7 +5,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
 
-.PHONY: demo test bench lint screenshot clean
+.PHONY: demo test bench longform lint screenshot clean
 
 demo: $(VENV)/.runs
 	@$(PY) -m backend.embedded
@@ -22,6 +22,10 @@ bench: $(VENV)/.develops
 	@$(PY) -m backend.embedded
 	@.ci/chromium
 	$(PY) -m app.bench $(ARGS)
+
+longform: $(VENV)/.runs
+	@$(PY) -m backend.embedded
+	$(PY) -m backend.evaluation.longform $(ARGS)
 
 lint: $(VENV)/.develops
 	$(PY) -m ruff check .

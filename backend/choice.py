@@ -40,13 +40,12 @@ class Chooser:
         self.settings, self.prompt, self.ends = settings, prompt, ends
         self.random = torch.Generator().manual_seed(settings.seed)
         self.greedy = settings.temperature < COLDEST
-        self.shape = _shape(settings, self.greedy)
 
     def choose(self, logits: Tensor, read: list[int], goal: int | None) -> Choice:
         """logits [vocabulary] in float32, token ids read so far, goal in tokens (for the decaying penalty)."""
         scores = logits.cpu()
         log_p = torch.log_softmax(scores, -1)
-        shaping = LogitsProcessorList([*self.shape, *self._decaying(goal)])
+        shaping = self._shaping(goal)
         shaped = shaping(torch.tensor([read]), scores[None])[0] if shaping else scores
         token = int(shaped.argmax()) if self.greedy else self._sampled(shaped)
         p = log_p.exp()
@@ -56,22 +55,18 @@ class Chooser:
     def _sampled(self, scores: Tensor) -> int:
         return int(torch.multinomial(torch.softmax(scores, -1), 1, generator=self.random))
 
-    def _decaying(self, goal: int | None) -> list[ExponentialDecayLengthPenalty]:
-        """From the goal on, the end mark gains score exponentially with every token."""
-        if self.settings.method != "exp_decay" or goal is None:
-            return []
-        return [ExponentialDecayLengthPenalty((goal, DECAY), self.ends, self.prompt)]
-
-
-def _shape(settings: RunSettings, greedy: bool) -> LogitsProcessorList:
-    """In generate's order: repetition penalty, then, when sampling, temperature, top-k and top-p."""
-    shape = LogitsProcessorList()
-    if settings.repetition_penalty != 1:
-        shape.append(RepetitionPenaltyLogitsProcessor(settings.repetition_penalty))
-    if not greedy:
-        shape.append(TemperatureLogitsWarper(settings.temperature))
+    def _shaping(self, goal: int | None) -> LogitsProcessorList:
+        """In generate's order: repetition, decay, then, when sampling, temperature, top-k and top-p."""
+        settings, shaping = self.settings, LogitsProcessorList()
+        if settings.repetition_penalty != 1:
+            shaping.append(RepetitionPenaltyLogitsProcessor(settings.repetition_penalty))
+        if settings.method == "exp_decay" and goal is not None:
+            shaping.append(ExponentialDecayLengthPenalty((goal, DECAY), self.ends, self.prompt))
+        if self.greedy:
+            return shaping
+        shaping.append(TemperatureLogitsWarper(settings.temperature))
         if settings.top_k:
-            shape.append(TopKLogitsWarper(settings.top_k))
+            shaping.append(TopKLogitsWarper(settings.top_k))
         if settings.top_p < 1:
-            shape.append(TopPLogitsWarper(settings.top_p))
-    return shape
+            shaping.append(TopPLogitsWarper(settings.top_p))
+        return shaping

@@ -93,19 +93,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m backend.evaluation.longform", description=__doc__)
     parser.add_argument("--cap", type=int, default=640, help="hard cap on tokens (default 640)")
     parser.add_argument("--recent", type=int, default=128, help="recent tokens kept uncompressed (default 128)")
+    parser.add_argument("--repetition-penalty", type=float, default=1.0, help="1 is off (default)")
     parser.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args()
     lab = Lab()
-    common = {"max_new_tokens": given.cap, "recent": given.recent, "initial": 4, "watch": Watch(enabled=False)}
+    common = {"max_new_tokens": given.cap, "recent": given.recent, "repetition_penalty": given.repetition_penalty}
+    asked = {"settings": common, "prompts": list(PROMPTS)}
     stored = json.loads(given.out.read_text()) if given.out.exists() else {}
-    result = stored if stored.get("cap") == given.cap and stored.get("recent") == given.recent else provenance(seed=0)
-    result |= {"cap": given.cap, "recent": given.recent, "prompts": list(PROMPTS)}
+    result = stored if stored | asked == stored else provenance(seed=0) | asked
     answers = result.setdefault("answers", {})
     given.out.parent.mkdir(parents=True, exist_ok=True)
     for name, policy in policies().items():
         done = answers.setdefault(name, [])
         for prompt in PROMPTS[len(done) :]:
-            found = answer(lab, RunSettings(prompt=prompt, **common, **policy))
+            found = answer(lab, RunSettings(prompt=prompt, watch=Watch(enabled=False), **common, **policy))
             done.append(asdict(found))
             print(f"{name:32} {found}", flush=True)
             result.setdefault("summary", {})[name] = summary(Answer(**a) for a in done)

@@ -18,10 +18,16 @@ POINTS = 120
 
 
 class Named(NamedTuple):
-    """A run and what it is called on the page."""
+    """A run, its letter on the page and its setting in a few words."""
 
     name: str
+    words: str
     series: Series
+
+    @property
+    def label(self) -> str:
+        """Letter and words."""
+        return f"{self.name} · {self.words}"
 
 
 def length(runs: Sequence[Named]) -> Chart:
@@ -29,7 +35,8 @@ def length(runs: Sequence[Named]) -> Chart:
     layout = charts.axes("tokens generated", "produced")
     data: list[dict[str, Any]] = []
     rows: list[list[Any]] = []
-    for colour, (name, series) in zip(SERIES_COLOURS, runs, strict=False):
+    for colour, run in zip(SERIES_COLOURS, runs, strict=False):
+        name, series = run.name, run.series
         if not len(series):
             continue
         at = sample(len(series), POINTS)
@@ -41,7 +48,7 @@ def length(runs: Sequence[Named]) -> Chart:
             data.append(_end(len(series), series.produced[-1], colour, name))
         rows.append(
             [
-                name,
+                run.label,
                 len(series),
                 series.produced[-1],
                 series.target[-1] or "",
@@ -73,15 +80,16 @@ def p_end(runs: Sequence[Named]) -> Chart:
     }
     data: list[dict[str, Any]] = []
     rows: list[list[Any]] = []
-    for colour, (name, series) in zip(SERIES_COLOURS, runs, strict=False):
+    for colour, run in zip(SERIES_COLOURS, runs, strict=False):
+        name, series = run.name, run.series
         if not len(series):
             continue
         at = sample(len(series), POINTS)
         data.append(
             charts.line(at + 1, pick(series.p_eos, at).astype(np.float32), colour, name, width=1.6, hover="%{y:.2~g}")
         )
-        rows.append([name, charts.cell(max(series.p_eos)), int(np.argmax(series.p_eos)) + 1])
-    words = [f"{name} at most {peak:.1%}, at token {at:,}" for name, peak, at in rows]
+        rows.append([run.label, charts.cell(max(series.p_eos)), int(np.argmax(series.p_eos)) + 1])
+    words = [f"{name} at most {peak:.2g}, at token {at:,}" for name, peak, at in rows]
     return Chart(data, _told(layout, data), _sentence(words), ("setting", "highest p(end)", "at token"), rows)
 
 
@@ -90,14 +98,15 @@ def entropy(runs: Sequence[Named]) -> Chart:
     layout = charts.axes("tokens read", "nats")
     data: list[dict[str, Any]] = []
     rows: list[list[Any]] = []
-    for colour, (name, series) in zip(SERIES_COLOURS, runs, strict=False):
+    for colour, run in zip(SERIES_COLOURS, runs, strict=False):
+        name, series = run.name, run.series
         if not series.entropy:
             continue
         context, ceiling, values = charts.entropy_table(series)
         mean = charts.rounded(values.mean(axis=1), 3)
         data.append(charts.line(context, mean, colour, name, width=2.2))
         data.append(charts.line(context, ceiling, colour, f"{name}: ceiling", width=1, dash="dash"))
-        rows.append([name, int(context[-1]), charts.cell(mean[-1]), charts.cell(ceiling[-1])])
+        rows.append([run.label, int(context[-1]), charts.cell(mean[-1]), charts.cell(ceiling[-1])])
     layout["yaxis"]["rangemode"] = "tozero"
     words = [f"{name} {mean:.2f} nats of {top:.2f}" for name, _, mean, top in rows]
     return Chart(
@@ -111,7 +120,8 @@ def logits(runs: Sequence[Named], training_length: int | None = None) -> Chart:
     data: list[dict[str, Any]] = []
     rows: list[list[Any]] = []
     top = 1.0
-    for colour, (name, series) in zip(SERIES_COLOURS, runs, strict=False):
+    for colour, run in zip(SERIES_COLOURS, runs, strict=False):
+        name, series = run.name, run.series
         if series.logits is None:
             continue
         x = charts.rounded(np.maximum(series.logits.distance, 0.5), 2)
@@ -119,7 +129,7 @@ def logits(runs: Sequence[Named], training_length: int | None = None) -> Chart:
         data.append(charts.line(x, charts.rounded(series.logits.mean, 3), colour, name, width=2, mode="lines+markers"))
         rows.append(
             [
-                name,
+                run.label,
                 charts.cell(series.logits.mean[0]),
                 charts.cell(series.logits.mean[-1]),
                 charts.cell(series.logits.distance[-1]),
@@ -137,8 +147,7 @@ def states(runs: Sequence[Named]) -> Chart:
     layout = charts.axes("first component", "second component")
     layout["hovermode"] = "closest"
     tables = [
-        (colour, name, *charts.states_table(series))
-        for colour, (name, series) in zip(SERIES_COLOURS, runs, strict=False)
+        (colour, run, *charts.states_table(run.series)) for colour, run in zip(SERIES_COLOURS, runs, strict=False)
     ]
     tables = [table for table in tables if len(table[3])]
     if not tables or sum(len(table[3]) for table in tables) < 3:
@@ -146,42 +155,41 @@ def states(runs: Sequence[Named]) -> Chart:
     model = PCA(n_components=2, svd_solver="covariance_eigh").fit(np.concatenate([table[3] for table in tables]))
     data: list[dict[str, Any]] = []
     rows: list[list[Any]] = []
-    for colour, name, positions, vectors, _ in tables:
-        points = charts.rounded(model.transform(vectors), 3)
-        order = np.argsort(positions)
+    for colour, run, places, vectors, _ in tables:
+        plane = charts.rounded(model.transform(vectors), 3)
         data.append(
             {
                 "type": "scatter",
-                "mode": "markers+lines",
-                "name": name,
-                "x": points[order, 0],
-                "y": points[order, 1],
-                "marker": {"size": 4, "color": colour},
-                "line": {"width": 0.6, "color": colour},
-                "customdata": positions[order],
-                "hovertemplate": f"{name}, position %{{customdata}}<extra></extra>",
+                "mode": "markers",
+                "name": run.name,
+                "x": plane[:, 0],
+                "y": plane[:, 1],
+                "marker": {"size": 5, "color": colour, "opacity": 0.75},
+                "customdata": places,
+                "hovertemplate": f"{run.name}, position %{{customdata}}<extra></extra>",
             }
         )
-        rows.append([name, len(vectors), charts.cell(points[:, 0].mean()), charts.cell(points[:, 1].mean())])
+        rows.append([run.label, len(vectors), charts.cell(plane[:, 0].mean()), charts.cell(plane[:, 1].mean())])
     first, second = model.explained_variance_ratio_
     words = f"One PCA over all settings; its components hold {first:.0%} and {second:.0%} of the variance."
     return Chart(data, _told(layout, data), words, ("setting", "states", "mean of first", "mean of second"), rows)
 
 
-def positions(settings: Sequence[tuple[str, RunSettings]], tokens: int) -> Chart:
-    """The distance at which the last token perceives each earlier one, for every setting."""
+def positions(settings: Sequence[tuple[str, str, RunSettings]], tokens: int) -> Chart:
+    """The distance at which the last token perceives each earlier one, for every (letter, words, setting)."""
     layout = charts.axes("true distance in tokens", "perceived distance")
     true = sample(tokens, POINTS)
     data: list[dict[str, Any]] = []
     rows: list[list[Any]] = []
-    for colour, (name, chosen) in zip(SERIES_COLOURS, settings, strict=False):
-        perceived = Policy.of(chosen).distance(np.array([tokens - 1]), tokens - 1 - true)[0]
+    for colour, (name, words, chosen) in zip(SERIES_COLOURS, settings, strict=False):
+        every = Policy.of(chosen).distance(np.array([tokens - 1]), np.arange(tokens))[0][::-1]
+        perceived = every[true]
         data.append(charts.line(true, charts.rounded(perceived, 2), colour, name, width=2.2))
-        rows.append([name, int(np.sum(~np.isnan(perceived)) / len(true) * tokens), charts.cell(np.nanmax(perceived))])
+        rows.append([f"{name} · {words}", int(np.sum(~np.isnan(every))), charts.cell(np.nanmax(every))])
     layout["yaxis"]["rangemode"] = "tozero"
-    words = [f"{name} sees {seen:,} tokens, the farthest at {far:,.0f}" for name, seen, far in rows]
+    told = [f"{name} sees {seen:,} tokens, the farthest at {far:,.0f}" for name, seen, far in rows]
     return Chart(
-        data, _told(layout, data), _sentence(words), ("setting", "tokens seen", "largest perceived distance"), rows
+        data, _told(layout, data), _sentence(told), ("setting", "tokens seen", "largest perceived distance"), rows
     )
 
 

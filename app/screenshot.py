@@ -13,14 +13,15 @@ from urllib.parse import urlencode
 from playwright.sync_api import Browser, sync_playwright
 
 from app.__main__ import make, serve
-from app.presets import STORY
+from app.presets import SKY
 from backend.models import allowed
 
 PICTURE = Path(__file__).parents[1] / "assets" / "screenshot.png"
 SIZES = {"desktop": (1440, 1180), "phone": (390, 844)}
 ARGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 SETTINGS = {
-    "prompt": STORY, "method": "exp_decay", "target": 150, "max_new_tokens": 240, "window": 96, "sinks": 8, "layer": 12,
+    "prompt": SKY, "method": "exp_decay", "target": 150, "max_new_tokens": 240, "window": 128, "sinks": 8, "layer": 12,
+    "repetition_penalty": 1.15,
 }  # fmt: skip
 SECONDS = 180_000
 

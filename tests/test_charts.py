@@ -205,14 +205,14 @@ def test_text_only_grows_and_carries_markup_as_data():
 
 
 def test_comparison_names_each_run_and_shares_its_axes():
-    runs = [Named("A · plain", run(20)), Named("B · Λ 64", run(30, window=64))]
+    runs = [Named("A", "plain", run(20)), Named("B", "Λ 64", run(30, window=64))]
     for draw in (overlays.length, overlays.p_end, overlays.entropy, overlays.logits, overlays.states):
         chart = draw(runs)
         assert [row[0] for row in chart.rows] == ["A · plain", "B · Λ 64"]
         json.loads(charts.encode(chart))
         assert draw([]).data == []
-    seen = overlays.positions([(name, series.settings) for name, series in runs], 200)
-    assert seen.rows[0][2] == 199 and seen.rows[1][2] == 64
+    seen = overlays.positions([(*run[:2], run.series.settings) for run in runs], 200)
+    assert seen.rows == [["A · plain", 200, 199], ["B · Λ 64", 74, 64]]
 
 
 class Chunk:

@@ -83,7 +83,7 @@ def build(lab: Any, runs: Runs, adapters: Adapters) -> None:
                 slots.append(_slot(defaults, missing))
                 texts.append(live.response(f"c-{name.lower()}", f"Response {name}"))
             columns.append(column)
-    with gr.Row(elem_classes=["ll-grid"]):
+    with gr.Row(elem_classes=["ll-grid", "ll-large"]):
         drawn = [live.chart(name, title, hint, charts.encode(draw([]))) for name, title, hint, draw in CHARTS]
         preview = live.chart(
             "c-positions",
@@ -156,7 +156,7 @@ def _frames(lab: Any, chosen: Sequence[RunSettings], run: Any) -> Iterator[tuple
         for view in follow(lab, settings, run, period=PERIOD):
             series = view.series
             if len(named) == i:
-                named.append(Named(f"{NAMES[i]} · {describe(settings)}", series))
+                named.append(Named(NAMES[i], describe(settings), series))
             texts[i] = text.lines(series, texts[i])
             frame += 1
             words = ended_words(series.finish, settings.unit) if series.finish else f"{len(series):,} tokens"
@@ -208,7 +208,7 @@ def _previewing(*values: Any) -> Any:
 
 
 def _preview(settings: Sequence[RunSettings]) -> str:
-    named = [(f"{name} · {describe(chosen)}", chosen) for name, chosen in zip(NAMES, settings, strict=False)]
+    named = [(name, describe(chosen), chosen) for name, chosen in zip(NAMES, settings, strict=False)]
     return charts.encode(overlays.positions(named, overlays.common_length(settings)))
 
 

@@ -75,7 +75,7 @@ def build(lab: Any, runs: Runs) -> None:
         ),
     )
     queue = gr.HTML("", apply_default_css=False, elem_classes=["ll", "ll-queue"])
-    with gr.Row(elem_classes=["ll-grid"]):
+    with gr.Row(elem_classes=["ll-grid", "ll-large"]):
         blank = _drawn([], None)
         drawn = [live.chart(*chart, value=charts.encode(value)) for chart, value in zip(CHARTS, blank, strict=True)]
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}

@@ -72,7 +72,10 @@ def main() -> None:
         names = allowed(given.models, given.allow_model)
     except ModelError as error:
         parser.error(str(error))
-    serve(make(names, given.concurrency), given.host, given.port, given.share == "yes")
+    try:
+        serve(make(names, given.concurrency), given.host, given.port, given.share == "yes")
+    except OSError as error:
+        parser.error(f"the lab cannot be served on port {given.port} ({error}): choose another with --port")
 
 
 def _warm(lab: Lab, name: str) -> None:

@@ -21,6 +21,7 @@ from app.runs import Runs
 from backend.adapters import available
 from backend.engine import Lab
 from backend.models import ModelError, Models, allowed
+from backend.settings import RunSettings
 
 
 def make(names: Sequence[str], concurrency: int = 1) -> gr.Blocks:
@@ -79,9 +80,9 @@ def main() -> None:
 
 
 def _warm(lab: Lab, name: str) -> None:
-    """Loads the first model; whatever is wrong with it, the page says when it asks."""
+    """Loads and packs the first model; whatever is wrong with it, the page says when it asks."""
     try:
-        lab.capabilities(name)
+        lab.runner(RunSettings(model=name, prompt="…"))
     except Exception:
         return
 

@@ -4,27 +4,28 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
+MODEL := test -d "$${LENGTH_LAB_CACHE:-.cache}/embedded" || $(PY) -m backend.embedded
 
 .PHONY: demo test bench longform lint screenshot clean
 
 demo: $(VENV)/.runs
-	@$(PY) -m backend.embedded
+	@$(MODEL)
 	$(PY) -m app $(ARGS)
 
 # The model, the page and the browser share the cores: waiting threads must give theirs up.
 test: export OMP_WAIT_POLICY ?= passive
 test: $(VENV)/.develops
-	@$(PY) -m backend.embedded
+	@$(MODEL)
 	@.ci/chromium
 	$(PY) -m pytest $(ARGS)
 
 bench: $(VENV)/.develops
-	@$(PY) -m backend.embedded
+	@$(MODEL)
 	@.ci/chromium
 	$(PY) -m app.bench $(ARGS)
 
 longform: $(VENV)/.runs
-	@$(PY) -m backend.embedded
+	@$(MODEL)
 	$(PY) -m backend.evaluation.longform $(ARGS)
 
 lint: $(VENV)/.develops
@@ -32,7 +33,7 @@ lint: $(VENV)/.develops
 	$(PY) -m mypy
 
 screenshot: $(VENV)/.develops
-	@$(PY) -m backend.embedded
+	@$(MODEL)
 	@.ci/chromium
 	$(PY) -m app.screenshot $(ARGS)
 

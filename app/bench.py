@@ -58,7 +58,7 @@ def page_cost(models: Models, tokens: int, repeats: int) -> dict[str, Any]:
     settings = RunSettings(prompt=PROMPT, max_new_tokens=tokens)
     list(lab.stream(settings.model_copy(update={"max_new_tokens": 8})))
     quiet = settings.model_copy(update={"watch": settings.watch.model_copy(update={"enabled": False})})
-    address = serve(build(lab, available, Runs()), "127.0.0.1", 0, block=False)
+    address = serve(build(lab, available, Runs()), block=False)
     ways = {
         "engine": lambda: list(lab.stream(quiet)),
         "engine, probes": lambda: list(lab.stream(settings)),
@@ -100,20 +100,29 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=32, help="tokens written in each case (default 32)")
     parser.add_argument("--page-tokens", type=int, default=200, help="tokens written behind the page (default 200)")
     parser.add_argument("--no-long", action="store_true", help="leave out contexts of 4k to 32k")
+    parser.add_argument("--page-only", action="store_true", help="measure the page again, keep the rest of the file")
     parser.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args()
+    given.out.parent.mkdir(parents=True, exist_ok=True)
     models = Models(["embedded"])
-    result: dict[str, Any] = provenance(seed=0)
-    copy = copy_bandwidth()
-    print(f"copy bandwidth {copy / 1e9:.1f} GB/s read and written\n{speed.table([])}", flush=True)
-    result |= speed.run(models, copy, given.tokens, lambda line: print(line, flush=True), not given.no_long)
+    if given.page_only:
+        result = json.loads(given.out.read_text())
+    else:
+        result = _engine(models, given.tokens, not given.no_long)
+        given.out.write_text(json.dumps(result, indent=1))
     gc.collect()
-    result["page"] = page_cost(models, given.page_tokens, 3)
+    result["page"] = provenance(seed=0) | page_cost(models, given.page_tokens, 3)
     for name, rate in result["page"]["tokens_per_second"].items():
         print(f"{name:44} {rate:38.1f}", flush=True)
-    given.out.parent.mkdir(parents=True, exist_ok=True)
     given.out.write_text(json.dumps(result, indent=1))
     print(json.dumps(result))
+
+
+def _engine(models: Models, tokens: int, long: bool) -> dict[str, Any]:
+    result = provenance(seed=0)
+    copy = copy_bandwidth()
+    print(f"copy bandwidth {copy / 1e9:.1f} GB/s read and written\n{speed.table([])}", flush=True)
+    return result | speed.run(models, copy, tokens, lambda line: print(line, flush=True), long)
 
 
 if __name__ == "__main__":

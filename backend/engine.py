@@ -123,6 +123,11 @@ def _check(settings: RunSettings, capabilities: Capabilities) -> None:
     for control, reason in capabilities.unsupported.items():
         if asked.get(control):
             raise ValueError(reason)
+    if settings.watch.layer >= capabilities.layers or settings.watch.head >= capabilities.heads:
+        raise ValueError(
+            f"the model has {capabilities.layers} layers of {capabilities.heads} heads: watch a layer from 0 to "
+            f"{capabilities.layers - 1} and a head from 0 to {capabilities.heads - 1}"
+        )
 
 
 @dataclass

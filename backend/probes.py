@@ -76,6 +76,7 @@ class Probe:
     def one(self, layer: int, scores: Tensor) -> None:
         """Take the decoded query's scores [heads, keys] of one layer."""
         self._one[layer] = scores
+        self._rows.pop(layer, None)
 
     def sampled(self, n: int) -> list[int]:
         """Which rows of a chunk of n are looked at: a few, evenly spread, the last one included."""
@@ -97,6 +98,8 @@ class Probe:
 
     def prefilled(self) -> tuple[np.ndarray, np.ndarray]:
         """Entropies [rows, layers, heads] of a chunk's sampled rows, and the number of keys [rows] each one saw."""
+        if not self._rows:
+            return self.decoded()[None], np.array([self._one[0].shape[-1]])
         stacked = torch.stack([self._rows[i] for i in range(self.layers)], 1)
         assert self._attended is not None
         return stacked.cpu().numpy(), self._attended.cpu().numpy()

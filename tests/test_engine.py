@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import peft
 import pytest
 import reference
@@ -19,14 +20,14 @@ from reading import greedy, rows
 from torch import Tensor
 from transformers import AutoModelForCausalLM, DynamicCache, PreTrainedModel
 
-from backend import Lab, adapters
+from backend import Lab, adapters, engine
 from backend import embedded as embedded_files
 from backend.engine import Control
 from backend.models import Loaded, Models
 from backend.positions import Policy
 from backend.prompt import TextStream, token_ids
 from backend.runner import Runner, runner
-from backend.settings import RunSettings
+from backend.settings import RunSettings, Watch
 from backend.signals import SignalSettings
 from backend.steps import Finish, Step
 
@@ -572,3 +573,22 @@ def test_runs_that_cannot_be_are_refused_before_the_first_step(small: Lab, ask, 
             next(Lab(Models([mpt])).stream(ask(model=mpt, **changes)))
     assert reads == []
     assert len(list(Lab(Models([mpt])).stream(ask(model=mpt, max_new_tokens=3, **LAMBDA["window"])))) > 1
+
+
+@pytest.mark.parametrize("rest", [1, 2])
+def test_prompts_that_end_in_a_chunk_of_one_token_are_seen_whole(lab, monkeypatch, rest):
+    asked = RunSettings(prompt="Why is the sky blue?", max_new_tokens=2)
+    step = next(iter(lab.stream(asked)))
+    monkeypatch.setattr(engine, "FIRST_CHUNK", 1)
+    monkeypatch.setattr(engine, "CHUNK", (step.reading.tokens - 1) if rest == 1 else 1)
+    found = next(iter(lab.stream(asked)))
+    assert found.token == step.token and found.attended == step.attended
+    assert found.reading.positions[-1] == step.reading.positions[-1]
+    assert found.reading.attended[-1] == step.reading.attended[-1] == step.reading.tokens
+    assert np.allclose(found.reading.entropy[-1], step.reading.entropy[-1], atol=0.1)
+
+
+def test_layers_and_heads_the_model_lacks_are_refused(lab):
+    for watch in (Watch(layer=30), Watch(head=9)):
+        with pytest.raises(ValueError, match="30 layers of 9 heads"):
+            next(iter(lab.stream(RunSettings(prompt="Hi", watch=watch))))

@@ -150,7 +150,7 @@ def test_one_row_is_cheap(kind):
             signal_rows(s, position, 100, 200, 576)
         return (time.thread_time() - begun) / 50
 
-    assert min(seconds() for _ in range(20)) < 100e-6
+    assert min(seconds() for _ in range(20)) < 250e-6
 
 
 # The convention: training, inference and metric agree

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from backend.engine import CHUNK, Control, Lab, attended_keys
+from backend.engine import CHUNK, Control, Lab
 from backend.positions import Policy
 from backend.settings import RunSettings
 from backend.steps import Logits
@@ -70,9 +70,7 @@ def read(
         last = logits[-1:]
         seconds = time.perf_counter() - started
         spent += seconds
-        entropy, attended = (
-            probe.prefilled() if len(ids) > 1 else (probe.decoded()[None], np.array([attended_keys(cache)]))
-        )
+        entropy, attended = probe.prefilled()
         rows = np.unique(np.linspace(0, len(ids) - 1, min(STATES, len(ids))).astype(int))
         yield Chunk(
             position=cache.length,

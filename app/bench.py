@@ -77,9 +77,8 @@ def page_cost(models: Models, tokens: int, repeats: int) -> dict[str, Any]:
 def _over_api(address: str, tokens: int) -> None:
     from gradio_client import Client
 
-    client = Client(address, verbose=False)
-    for _ in client.submit(prompt=PROMPT, max_new_tokens=tokens, api_name="/generate"):
-        pass
+    # Iterating over the job would poll it every millisecond, in this very process.
+    Client(address, verbose=False).submit(prompt=PROMPT, max_new_tokens=tokens, api_name="/generate").result()
 
 
 def _in_browser(address: str, tokens: int) -> None:
@@ -90,8 +89,8 @@ def _in_browser(address: str, tokens: int) -> None:
         page = browser.new_page(viewport={"width": 1440, "height": 900})
         page.goto(f"{address}?prompt={PROMPT}&max_new_tokens={tokens}")
         page.get_by_role("button", name="Generate", exact=True).click()
-        page.wait_for_function("() => document.querySelector('#stop')?.disabled === false")
-        page.wait_for_function("() => document.querySelector('#stop')?.disabled === true", timeout=180_000)
+        page.wait_for_function("() => document.querySelector('#stop')?.disabled === false", polling=200)
+        page.wait_for_function("() => document.querySelector('#stop')?.disabled === true", polling=200, timeout=180_000)
         browser.close()
 
 

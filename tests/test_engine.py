@@ -544,7 +544,7 @@ def test_watches_out_of_range_are_refused(changes: dict):
         {"window": 131_072, "sinks": 0},
         {"method": "prompted", "target": 100_000, "unit": "characters"},
         {"method": "exp_decay", "target": 1},
-        {"watch": {"enabled": True, "layer": 1000, "head": 1000, "every": 1000}},
+        {"watch": {"enabled": True, "layer": 2, "head": 3, "every": 1000}},
     ],
 )
 def test_extreme_settings_run(changes: dict, small: Lab, ask):

@@ -1,0 +1,207 @@
+"""Many responses at once from one Llama-shaped model, under the plain policy: for evaluation and for training data.
+
+Requests wait for one of a few slots; a slot that falls free takes the next. Rows are never padded: each has its own
+length, and a row's prompt is read alone. A decode step of 48 rows costs about as much as two of one row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from backend.capabilities import LLAMA_SHAPED
+from backend.positions import Rope
+from backend.signals import SignalSettings, signal_rows
+
+STRIDE = 64
+SLOTS = 48
+
+
+@dataclass(frozen=True)
+class Request:
+    """One response to write.
+
+    ids [n]: tokens of the prompt. most: hard cap on new tokens. goal: the target in tokens, given the tokens written
+    so far; asked before each of them, so it may change.
+    """
+
+    ids: Tensor
+    most: int
+    goal: Callable[[list[int]], int] | None = None
+
+
+@dataclass(frozen=True)
+class Response:
+    """Tokens written, the end mark not counted, and whether the end mark came before the cap."""
+
+    tokens: list[int]
+    ended: bool
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """temperature 0 is greedy; top_k, then top_p: the likeliest tokens, then the smallest set of that probability."""
+
+    temperature: float = 0.0
+    top_k: int = 50
+    top_p: float = 1.0
+    seed: int = 0
+
+
+@dataclass
+class _Row:
+    index: int
+    request: Request
+    tokens: list[int] = field(default_factory=list)
+
+    @property
+    def length(self) -> int:
+        """Tokens in the cache before the newest one is read."""
+        return len(self.request.ids) + max(0, len(self.tokens) - 1)
+
+
+def supports(model: PreTrainedModel) -> bool:
+    """Whether `write` can run a model."""
+    return model.config.model_type in LLAMA_SHAPED
+
+
+def write(
+    model: PreTrainedModel,
+    requests: Iterable[Request],
+    ends: list[int],
+    room: int,
+    signal: SignalSettings | None = None,
+    sampling: Sampling | None = None,
+    slots: int = SLOTS,
+) -> Iterator[tuple[int, Response]]:
+    """Write all requests; yields (index of the request, response) as they end, not in order.
+
+    room: longest prompt and response together, in tokens. ends: ids of the end mark. signal: shows each request's
+    goal. ValueError for a model of another shape or a request that needs more room.
+    """
+    if not supports(model):
+        raise ValueError(f"batches need a model of the families {', '.join(sorted(LLAMA_SHAPED))}")
+    return _Batch(model, ends, room, signal, sampling or Sampling(), slots).responses(requests)
+
+
+class _Batch:
+    def __init__(self, model, ends: list[int], room: int, signal, sampling: Sampling, slots: int):
+        config = model.config
+        self.model, self.body, self.ends, self.signal = model, model.base_model, ends, signal
+        self.device, self.dtype = model.device, model.dtype
+        self.rope = Rope.of(config)
+        self.width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        self.room, self.slots = -(-room // STRIDE) * STRIDE, slots
+        shape = (config.num_hidden_layers, slots, config.num_key_value_heads, self.room, self.width)
+        self.keys = torch.zeros(shape, dtype=self.dtype, device=self.device)
+        self.values = torch.zeros_like(self.keys)
+        self.phases = self.rope.phases(np.arange(self.room), self.dtype, self.device)
+        self.random = torch.Generator(self.device).manual_seed(sampling.seed)
+        self.sampling = sampling
+
+    def responses(self, requests: Iterable[Request]) -> Iterator[tuple[int, Response]]:
+        waiting = iter(enumerate(requests))
+        rows: list[_Row] = []
+        while True:
+            while len(rows) < self.slots and (following := next(waiting, None)) is not None:
+                rows.append(_Row(*following))
+                rows[-1].tokens.append(self._prefill(rows[-1], len(rows) - 1))
+            if not rows:
+                return
+            for slot in reversed(range(len(rows))):
+                row = rows[slot]
+                ended = row.tokens[-1] in self.ends
+                if ended or len(row.tokens) >= row.request.most:
+                    self._release(rows, slot)
+                    yield row.index, Response(row.tokens[:-1] if ended else row.tokens, ended)
+            if rows:
+                for row, token in zip(rows, self._decode(rows), strict=True):
+                    row.tokens.append(token)
+
+    def _release(self, rows: list[_Row], slot: int) -> None:
+        """Free a slot by moving the last row into it, so that the rows under way are always the first slots."""
+        last = len(rows) - 1
+        if slot != last:
+            for store in (self.keys, self.values):
+                store[:, slot] = store[:, last]
+            rows[slot] = rows[last]
+        rows.pop()
+
+    @torch.inference_mode()
+    def _prefill(self, row: _Row, slot: int) -> int:
+        n = len(row.request.ids)
+        if n + row.request.most > self.room:
+            raise ValueError(f"a prompt of {n} tokens and {row.request.most} more need more room than {self.room}")
+
+        def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            self.keys[layer, slot, :, :n], self.values[layer, slot, :, :n] = k, v
+            return F.scaled_dot_product_attention(q[None], k[None], v[None], is_causal=True, enable_gqa=True)[0]
+
+        places = torch.arange(n)[:, None]
+        hidden = self._hidden(row.request.ids, places, [row] * n, (self.phases[0][:n], self.phases[1][:n]), attend)
+        return self._chosen(hidden[-1:])[0]
+
+    @torch.inference_mode()
+    def _decode(self, rows: list[_Row]) -> list[int]:
+        count = len(rows)
+        lengths = torch.tensor([row.length for row in rows], device=self.device)
+        reach = -(-(int(lengths.max()) + 1) // STRIDE) * STRIDE
+        every = torch.arange(count, device=self.device)
+        seen = torch.arange(reach, device=self.device) <= lengths[:, None]
+        mask = torch.zeros(count, 1, 1, reach, dtype=self.dtype, device=self.device)
+        mask.masked_fill_(~seen[:, None, None], -torch.inf)
+
+        def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            keys, values = self.keys[layer], self.values[layer]
+            keys[every, :, lengths], values[every, :, lengths] = k.transpose(0, 1), v.transpose(0, 1)
+            grouped = q.transpose(0, 1).reshape(count, len(k), -1, self.width)
+            out = F.scaled_dot_product_attention(
+                grouped, keys[:count, :, :reach], values[:count, :, :reach], mask.expand(-1, 1, grouped.shape[2], -1)
+            )
+            return out.reshape(count, -1, self.width).transpose(0, 1)
+
+        newest = torch.tensor([row.tokens[-1] for row in rows])
+        phases = self.phases[0][lengths], self.phases[1][lengths]
+        return self._chosen(self._hidden(newest, lengths.cpu()[:, None], rows, phases, attend))
+
+    def _hidden(self, tokens: Tensor, places: Tensor, rows: list[_Row], phases, attend) -> Tensor:
+        """Last hidden states [m, d] of tokens [m] at places [m, 1] of their rows."""
+        x = F.embedding(tokens.to(self.device), self.model.get_input_embeddings().weight)
+        if self.signal is not None:
+            x = (x + self._signal(places, rows, x.shape[-1]).to(x.device)).to(x.dtype)
+        for index, block in enumerate(self.body.layers):
+            x = self._block(block, index, x, phases, attend)
+        return self.body.norm(x)
+
+    def _block(self, block, index: int, x: Tensor, phases, attend) -> Tensor:
+        attention, h = block.self_attn, block.input_layernorm(x)
+        q, k, v = (
+            project(h).view(len(x), -1, self.width).transpose(0, 1)
+            for project in (attention.q_proj, attention.k_proj, attention.v_proj)
+        )
+        if hasattr(attention, "q_norm"):
+            q, k = attention.q_norm(q), attention.k_norm(k)
+        mixed = attend(index, self.rope.rotate(q, phases), self.rope.rotate(k, phases), v)
+        x = x + attention.o_proj(mixed.transpose(0, 1).reshape(len(x), -1))
+        return x + block.mlp(block.post_attention_layernorm(x))
+
+    def _signal(self, places: Tensor, rows: list[_Row], width: int) -> Tensor:
+        asked = rows if len({id(row) for row in rows}) > 1 else rows[:1]
+        prompts = torch.tensor([len(row.request.ids) for row in asked])[:, None]
+        goals = torch.tensor([max(1, row.request.goal(row.tokens)) if row.request.goal else 1 for row in asked])
+        return signal_rows(self.signal, places, prompts, goals[:, None], width)[:, 0]
+
+    def _chosen(self, hidden: Tensor) -> list[int]:
+        scores, sampling = self.model.get_output_embeddings()(hidden).float(), self.sampling
+        if sampling.temperature == 0:
+            return scores.argmax(-1).tolist()
+        best, tokens = scores.topk(sampling.top_k)
+        weights = torch.softmax(best / sampling.temperature, -1)
+        weights = weights.masked_fill(weights.cumsum(-1) - weights >= sampling.top_p, 0)
+        return tokens.gather(-1, torch.multinomial(weights, 1, generator=self.random))[:, 0].tolist()

@@ -1,0 +1,31 @@
+"""What training changes while it goes on: how long answers are, how much their end weighs, the learning rate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Stage:
+    """until: share of training at which it ends. longest: longest response in tokens. end_weight: of the end mark's
+    loss beside another token's."""
+
+    until: float
+    longest: int
+    end_weight: float
+
+
+SHORT_FIRST = (Stage(0.25, 40, 3.0), Stage(0.5, 100, 2.0), Stage(1.0, 10_000, 1.5))
+EVEN = (Stage(1.0, 10_000, 1.0),)
+
+
+def stage(stages: tuple[Stage, ...], progress: float) -> Stage:
+    """The stage at a share of training from 0 to 1."""
+    return next((found for found in stages if progress < found.until), stages[-1])
+
+
+def learning_rate(peak: float, progress: float, warm_up: float = 0.02) -> float:
+    """Linear rise over the first `warm_up` of training, then a linear fall to 0 (000 §4)."""
+    if progress < warm_up:
+        return peak * max(progress / warm_up, 0.05)
+    return peak * max(0.0, (1 - progress) / (1 - warm_up))

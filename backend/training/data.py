@@ -1,0 +1,133 @@
+"""Training samples: prompts and responses as token ids, responses cut at sentence ends so that one has many lengths."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from transformers import PreTrainedTokenizerBase
+
+from backend.prompt import token_ids
+from backend.sentences import sentence_lengths
+from backend.settings import RunSettings
+
+HELD_OUT = 10
+SUMMARISE = "Summarize the following abstract:\n\n"
+
+
+@dataclass(frozen=True)
+class Text:
+    """A prompt and a response, as text; source names where it is from."""
+
+    source: str
+    prompt: str
+    response: str
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One response of known length.
+
+    prompt: ids in the chat template, up to the assistant's turn. response: ids without the end mark. cuts: lengths at
+    which the response may be cut, ascending.
+    """
+
+    text: str
+    prompt: tuple[int, ...]
+    response: tuple[int, ...]
+    cuts: tuple[int, ...]
+
+
+def held_out(prompt: str) -> bool:
+    """Whether a prompt is kept from training; every tenth is, whatever file it stands in."""
+    return hashlib.sha256(prompt.strip().encode()).digest()[0] % HELD_OUT == 0
+
+
+def texts(file: Path) -> Iterator[Text]:
+    """The texts of a JSON-lines file, by its fields: `prompt, response`; `id, response` beside `prompts.jsonl`
+    (HelloBench); or `abstract, tldr` (SciTLDR). ValueError for another kind."""
+    rows = [json.loads(line) for line in file.read_text("utf-8").splitlines() if line.strip()]
+    rows = [row for row in rows if "done" not in row]
+    fields = set(rows[0]) if rows else set()
+    if {"prompt", "response"} <= fields:
+        yield from (Text(row.get("source", file.stem), row["prompt"], row["response"]) for row in rows)
+    elif {"id", "response"} <= fields:
+        prompts = [json.loads(line) for line in (file.parent / "prompts.jsonl").read_text("utf-8").splitlines()]
+        by_id = {row["id"]: row["prompt"] for row in prompts}
+        yield from (Text(file.stem, by_id[row["id"]], row["response"]) for row in rows if row["id"] in by_id)
+    elif {"abstract", "tldr"} <= fields:
+        yield from (Text(file.stem, SUMMARISE + row["abstract"], row["tldr"]) for row in rows)
+    else:
+        raise ValueError(f"{file} has rows with {', '.join(sorted(fields)) or 'nothing'}: give prompt and response")
+
+
+def hub_texts(name: str, most: int, seed: int = 0) -> Iterator[Text]:
+    """Texts of a data set on the hub: 'Open-Orca/OpenOrca' or 'cais/mmlu' (000 §4), or one with prompt and response.
+
+    Needs the package `datasets` and the network.
+    """
+    from datasets import load_dataset
+
+    rows = load_dataset(name, *(["all"] if name == "cais/mmlu" else []), split="train", streaming=True)
+    for row in rows.shuffle(seed=seed, buffer_size=10_000).take(most):
+        if "choices" in row:
+            letters = "\n".join(f"{letter}. {text}" for letter, text in zip("ABCD", row["choices"], strict=True))
+            answer = "ABCD"[row["answer"]] if isinstance(row["answer"], int) else row["answer"]
+            yield Text(name, f"{row['question']}\n{letters}", f"{answer}. {row['choices']['ABCD'.index(answer)]}")
+        else:
+            yield Text(name, row.get("question") or row["prompt"], row["response"])
+
+
+def samples(
+    texts: Iterable[Text], tokenizer: PreTrainedTokenizerBase, longest_prompt: int, longest: int
+) -> list[Sample]:
+    """Tokenised texts that are not held out, with prompts and responses cut to fit; those without an end are dropped."""
+    found = []
+    for text in texts:
+        if held_out(text.prompt) or not text.prompt.strip():
+            continue
+        prompt = tuple(prompt_ids(text.prompt, tokenizer))
+        response = tokenizer(text.response.strip(), add_special_tokens=False)["input_ids"][: longest + 1]
+        cuts = tuple(cut for cut in sentence_lengths(response, tokenizer) if cut <= longest)
+        if cuts and len(prompt) <= longest_prompt:
+            found.append(Sample(text.prompt, prompt, tuple(response), cuts))
+    return found
+
+
+def prompt_ids(prompt: str, tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """Ids of a prompt in the chat template."""
+    return token_ids(RunSettings(prompt=prompt), tokenizer).tolist()
+
+
+def batches(
+    samples: Sequence[Sample],
+    longest: int,
+    budget: int,
+    random_: random.Random,
+    prompt_of: Callable[[Sample, int], tuple[int, ...]] = lambda sample, _: sample.prompt,
+) -> list[list[tuple[tuple[int, ...], tuple[int, ...]]]]:
+    """One pass over the samples as batches of (prompt, response) of similar length, in random order.
+
+    Each sample is cut at one of its sentence ends, drawn anew, of at most `longest` tokens; `budget` bounds a batch's
+    tokens, padding included. prompt_of: the prompt's ids, given the sample and the response's length.
+    """
+    rows = []
+    for sample in samples:
+        cuts = [cut for cut in sample.cuts if cut <= longest]
+        if cuts:
+            cut = random_.choice(cuts)
+            rows.append((prompt_of(sample, cut), sample.response[:cut]))
+    # Ordered by length with some disorder, so that a pass does not always put the same samples together.
+    rows.sort(key=lambda row: (len(row[0]) + len(row[1])) * random_.uniform(0.9, 1.1))
+    found: list[list] = [[]]
+    for row in rows:
+        widest = max(len(prompt) + len(response) + 1 for prompt, response in [*found[-1], row])
+        if found[-1] and widest * (len(found[-1]) + 1) > budget:
+            found.append([])
+        found[-1].append(row)
+    random_.shuffle(found)
+    return found

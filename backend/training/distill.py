@@ -1,0 +1,150 @@
+"""A corpus in the model's own words, so that learning lengths teaches no other style.
+
+    python -m backend distill --out corpus.jsonl --questions 1500
+    python -m backend distill --out corpus.jsonl --prompts instructions.jsonl
+
+Questions are sampled from the empty user turn, or taken from the field `prompt` of a JSON-lines file. Each is answered
+under several hints about length that are then dropped from the prompt, so that the corpus holds short answers and long
+ones. Answers that repeat themselves or hold no whole sentence are left out. A run goes on where an earlier one stopped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from backend.batch import Request, Response, Sampling, write
+from backend.evaluation.longform import repetition
+from backend.evaluation.machine import provenance
+from backend.models import Loaded
+from backend.prompt import end_ids, token_ids
+from backend.sentences import sentence_lengths
+from backend.settings import RunSettings
+
+HINTS = ("", "Answer in one short sentence.", "Answer in two or three sentences.", "Answer in detail.")
+REPEATED = 0.2
+LONGEST_PROMPT = 400
+LONGEST_QUESTION = 120
+SHARD = 192
+SAMPLING = {"temperature": 0.7, "top_p": 0.9}
+USER, ASSISTANT = "<|im_start|>user\n", "<|im_start|>assistant\n"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A prompt and a response; source: where the prompt is from; ended: the response ended by itself."""
+
+    id: str
+    source: str
+    prompt: str
+    response: str
+    ended: bool
+
+
+def distill(
+    loaded: Loaded,
+    out: Path,
+    questions: int,
+    prompts: Sequence[tuple[str, str]] = (),
+    longest: int = 256,
+    seed: int = 0,
+    report: Callable[[str], None] = print,
+) -> int:
+    """Write or extend the corpus at `out`; returns the number of pairs in it.
+
+    questions: how many to sample from the model; prompts: (source, text) of others. longest: cap on an answer's
+    tokens. A manifest beside the corpus tells how it was made.
+    """
+    out.parent.mkdir(parents=True, exist_ok=True)
+    asked = _sampled(loaded, out.with_suffix(".questions.jsonl"), questions, seed)
+    asked += [(source, text) for source, text in prompts if _length(loaded, text) <= LONGEST_PROMPT]
+    rounds = range(len(HINTS))
+    jobs = [(*question, HINTS[(i + turn) % len(HINTS)]) for turn in rounds for i, question in enumerate(asked)]
+    done = _done(out)
+    while done < len(jobs):
+        shard = jobs[done : done + SHARD]
+        requests = [Request(_ids(loaded, f"{text}\n\n{hint}".strip()), longest) for _, text, hint in shard]
+        room = longest + max(len(request.ids) for request in requests)
+        sampling = Sampling(seed=seed + done + 1, **SAMPLING)
+        kept = []
+        for index, response in write(loaded.model, requests, end_ids(loaded), room, sampling=sampling):
+            source, text, _ = shard[index]
+            if pair := _pair(loaded, source, text, response):
+                kept.append(pair)
+        done += len(shard)
+        _append(out, [asdict(pair) for pair in kept] + [{"done": done}])
+        report(f"{done} of {len(jobs)} asked, {len(kept)} of the last {len(shard)} kept")
+    pairs = sum(1 for _ in read(out))
+    manifest = provenance(seed) | {"model": loaded.capabilities.model, "asked": len(jobs), "pairs": pairs}
+    manifest |= {"hints": HINTS, "sampling": SAMPLING, "longest": longest, "questions": questions}
+    out.with_suffix(".manifest.json").write_text(json.dumps(manifest, indent=1))
+    return pairs
+
+
+def read(corpus: Path) -> Iterator[Pair]:
+    """The pairs of a corpus."""
+    for line in corpus.read_text("utf-8").splitlines():
+        row = json.loads(line)
+        if "done" not in row:
+            yield Pair(**row)
+
+
+def _done(out: Path) -> int:
+    if not out.exists():
+        return 0
+    marks = [json.loads(line)["done"] for line in out.read_text("utf-8").splitlines() if line.startswith('{"done"')]
+    return marks[-1] if marks else 0
+
+
+def _append(out: Path, rows: Sequence[dict]) -> None:
+    with out.open("a", encoding="utf-8") as stream:
+        stream.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def _pair(loaded: Loaded, source: str, prompt: str, response: Response) -> Pair | None:
+    tokens = response.tokens
+    cuts = sentence_lengths(tokens, loaded.tokenizer)
+    if not cuts or repetition(tokens) > REPEATED:
+        return None
+    ended = response.ended and cuts[-1] == len(tokens)
+    text = loaded.tokenizer.decode(tokens[: cuts[-1]])
+    name = hashlib.sha256(f"{prompt}\0{text}".encode()).hexdigest()[:12]
+    return Pair(name, source, prompt, text, ended)
+
+
+def _sampled(loaded: Loaded, file: Path, count: int, seed: int) -> list[tuple[str, str]]:
+    """Questions sampled from the empty user turn, kept in a file."""
+    found = [json.loads(line) for line in file.read_text("utf-8").splitlines()] if file.exists() else []
+    shard = 0
+    while len(found) < count:
+        requests = [Request(_empty_turn(loaded), LONGEST_QUESTION)] * SHARD
+        sampling = Sampling(1.0, top_p=0.95, seed=seed + 1_000_000 + len(found) + shard)
+        room = LONGEST_QUESTION + len(requests[0].ids)
+        new = [
+            loaded.tokenizer.decode(response.tokens).strip()
+            for _, response in write(loaded.model, requests, end_ids(loaded), room, sampling=sampling)
+            if response.ended and len(response.tokens) >= 5
+        ]
+        _append(file, new)
+        found, shard = found + new, shard + 1
+    return [("own", text) for text in found[:count]]
+
+
+def _empty_turn(loaded: Loaded) -> Tensor:
+    """The chat template up to where the user's words would start."""
+    marked = loaded.tokenizer.apply_chat_template([{"role": "user", "content": "\x00"}], tokenize=False)
+    return torch.tensor(loaded.tokenizer(marked.split("\x00")[0], add_special_tokens=False)["input_ids"])
+
+
+def _ids(loaded: Loaded, text: str) -> Tensor:
+    return token_ids(RunSettings(prompt=text), loaded.tokenizer)
+
+
+def _length(loaded: Loaded, text: str) -> int:
+    return len(_ids(loaded, text))

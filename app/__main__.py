@@ -14,7 +14,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
-import gradio as gr
 
 from app import live, page, theme
 from app.runs import Runs
@@ -24,7 +23,7 @@ from backend.models import ModelError, Models, allowed
 from backend.settings import RunSettings
 
 
-def make(names: Sequence[str], concurrency: int = 1) -> gr.Blocks:
+def make(names: Sequence[str], concurrency: int = 1) -> page.Page:
     """The page over a lab that may load the named models; the first is loaded while the page opens."""
     lab = Lab(Models(names))
     threading.Thread(target=_warm, args=(lab, names[0]), daemon=True, name="warm").start()
@@ -32,7 +31,7 @@ def make(names: Sequence[str], concurrency: int = 1) -> gr.Blocks:
 
 
 def serve(
-    demo: gr.Blocks, host: str | None = None, port: int | None = None, share: bool = False, block: bool = True
+    demo: page.Page, host: str | None = None, port: int | None = None, share: bool = False, block: bool = True
 ) -> str:
     """Serves the page and returns its address. Without `host` it is 127.0.0.1, or what GRADIO_SERVER_NAME says."""
     _, address, _ = demo.launch(
@@ -44,7 +43,7 @@ def serve(
         theme=theme.make(),
         css_paths=[live.STATIC / "style.css"],
         head=live.page_head(),
-        app_kwargs={"routes": live.routes()},
+        app_kwargs={"routes": demo.routes},
         footer_links=["api"],
         favicon_path=live.STATIC / "favicon.svg",
         run_history=False,

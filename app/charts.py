@@ -156,6 +156,9 @@ def length(series: Series, history: Sequence[Past] = ()) -> Chart:
         "title": {"text": "p(end)", "standoff": 4},
         "automargin": True,
     }
+    if series.finish is None and len(series):
+        grows(layout["xaxis"], room(len(series)))
+        grows(layout["yaxis"], room(np.nanmax([produced[-1], target[-1]])))
     stop = series.predicted_stop() if series.finish is None else None
     if stop is not None and stop <= series.settings.max_new_tokens:
         mark_x(layout, stop, "@c2", f"ends ≈ {stop:.0f}")
@@ -186,6 +189,9 @@ def entropy(series: Series) -> Chart:
         data.append(line(context, values[:, layer], colour, f"layer {layer}", width=3 if bold else 1.2))
     data.append(_layer_scale(layers))
     layout["yaxis"]["rangemode"] = "tozero"
+    if series.finish is None:
+        grows(layout["xaxis"], room(context[-1]))
+        grows(layout["yaxis"], math.ceil(ceiling.max()))
     if series.reading is not None and len(series):
         mark_x(layout, series.reading.tokens, "@muted", "response", anchor="left")
     last = values[-1]
@@ -222,6 +228,8 @@ def logits(series: Series, training_length: int | None = None) -> Chart:
     means = line(
         rounded(x, 2), mean, "@c1", f"layer {recorded.layer}, head {recorded.head}", width=2.2, mode="lines+markers"
     )
+    if series.finish is None:
+        grows(layout["yaxis"], 5 * math.floor(recorded.low.min() / 5), 5 * math.ceil(recorded.high.max() / 5))
     cap = Policy.of(series.settings).limit
     distance_axis(layout, max([float(x.max()), training_length or 1, cap if math.isfinite(cap) else 1]))
     if training_length:
@@ -246,8 +254,8 @@ def states(series: Series) -> Chart:
         return Chart(
             [], empty(layout, "states appear while the model writes"), "Too few states were recorded for a PCA."
         )
-    model = PCA(n_components=2, svd_solver="covariance_eigh")
-    plane = rounded(model.fit_transform(vectors), 3)
+    model = components(vectors)
+    plane = rounded(model.transform(vectors), 3)
     top = int(positions.max())
     data = [
         points(plane[chosen], positions[chosen], name, symbol, 0, top, bar=name == "prompt" or not prompt.any())
@@ -330,6 +338,11 @@ def preview_tokens(settings: RunSettings) -> int:
     return int(np.clip(wanted, 64, 200_000))
 
 
+def components(vectors: np.ndarray) -> PCA:
+    """The two principal components of vectors [k ≥ 3, d], fitted in a few milliseconds whatever d is."""
+    return PCA(n_components=2, svd_solver="randomized", random_state=0).fit(vectors)
+
+
 def axes(x: str, y: str) -> dict[str, Any]:
     """A layout with two titled axes, nothing on it yet."""
     axis = {"gridcolor": "@grid", "zeroline": False, "linecolor": "@grid", "ticks": "", "automargin": True, "nticks": 6}
@@ -342,6 +355,16 @@ def axes(x: str, y: str) -> dict[str, Any]:
         "shapes": [],
         "annotations": [],
     }
+
+
+def grows(axis: dict[str, Any], *included: float) -> None:
+    """Lets an axis reach the included numbers while a run grows: the frames that fit into it only move its lines."""
+    axis["autorangeoptions"] = {"include": list(included)}
+
+
+def room(top: float) -> float:
+    """The next of ten steps a decade at or above `top`, 20 at least."""
+    return float(10 ** (math.ceil(10 * math.log10(max(top, 20)) - 1e-9) / 10))
 
 
 def distance_axis(layout: dict[str, Any], top: float) -> None:

@@ -2,6 +2,8 @@
 
 `gr.Plot` builds its chart anew at each change. Here the template holds no `${value}`, so Gradio leaves the DOM alone
 when the value changes; the script watches the value and updates what it made once.
+
+What a run shows travels in frames (see app.frames), which the script of one `stream` hands to the other components.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from app.charts import PALETTES
+from app.frames import Frame
 
 STATIC = Path(__file__).parent / "static"
 SCRIPTS = {
@@ -62,10 +65,10 @@ def chart(name: str, title: str, hint: str, value: str | None = None, **kwargs: 
     )
 
 
-def response(name: str, title: str, value: str = "", **kwargs: Any) -> gr.HTML:
-    """Streaming text in which every token can be asked for its numbers. Its value is what `app.text.lines` makes."""
+def response(name: str, title: str) -> gr.HTML:
+    """Streaming text in which every token can be asked for its numbers. Frames carry what `app.text.lines` makes."""
     template = f"""
-<section class="ll-response empty" aria-label="{escape(title)}">
+<section class="ll-response empty" data-name="text-{escape(name)}" aria-label="{escape(title)}">
   <header><h3>{escape(title)}</h3>
     <label>Tint <select aria-label="Tint of the tokens"><option value="">off</option>
       <option value="p">probability</option><option value="h">entropy</option></select></label>
@@ -74,23 +77,30 @@ def response(name: str, title: str, value: str = "", **kwargs: Any) -> gr.HTML:
     aria-label="{escape(title)}: arrow keys walk through the tokens"></div>
   <div class="ll-tip" role="status" hidden></div>
 </section>"""
-    return _html(template, "LengthLab.response(element, props, watch)", value, f"text-{name}", **kwargs)
+    return _html(template, "LengthLab.response(element)", None, f"text-{name}")
 
 
-def figures(name: str, fields: Sequence[tuple[str, str]], value: str = "", **kwargs: Any) -> gr.HTML:
+def figures(name: str, fields: Sequence[tuple[str, str]]) -> gr.HTML:
     """A strip of named figures, a progress bar and a message. fields: (key, label); the value is what `fill` makes."""
     boxes = "".join(
         f'<div><dt>{escape(label)}</dt><dd data-field="{escape(key)}">–</dd></div>' for key, label in fields
     )
     template = f"""
-<section class="ll-figures"><dl>{boxes}</dl><div class="ll-progress"><i></i></div>
+<section class="ll-figures" data-name="{escape(name)}"><dl>{boxes}</dl><div class="ll-progress"><i></i></div>
 <p class="ll-message" role="status" aria-live="polite"></p></section>"""
-    return _html(template, "LengthLab.figures(element, props, watch)", value, f"figures-{name}", **kwargs)
+    return _html(template, "LengthLab.figures(element, props, watch)", None, f"figures-{name}")
 
 
 def fill(**values: Any) -> str:
     """The value of `figures`."""
     return orjson.dumps(values).decode()
+
+
+def stream(frame: Frame | None = None) -> gr.HTML:
+    """Out of sight: hands frames to the charts, figures and texts they name. Its value is an encoded frame, or the
+    invitation to a stream of them."""
+    value = frame.encode() if frame else None
+    return _html("<i></i>", "LengthLab.stream(props, watch)", value, None, classes=["ll-unseen"])
 
 
 def choice(name: str, title: str, options: list[dict[str, str]], value: str, **kwargs: Any) -> gr.HTML:
@@ -119,7 +129,9 @@ def noted(words: str, state: str = "") -> str:
     return f'<p role="status" data-state="{escape(state)}">{escape(words)}</p>' if words else ""
 
 
-def _html(template: str, script: str, value: Any, elem_id: str, classes: Sequence[str] = (), **kwargs: Any) -> gr.HTML:
+def _html(
+    template: str, script: str, value: Any, elem_id: str | None, classes: Sequence[str] = (), **kwargs: Any
+) -> gr.HTML:
     return gr.HTML(
         value,
         html_template=template,

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.decomposition import PCA
 
 from app import charts
 from app.charts import SERIES_COLOURS, Chart
@@ -152,7 +151,7 @@ def states(runs: Sequence[Named]) -> Chart:
     tables = [table for table in tables if len(table[3])]
     if not tables or sum(len(table[3]) for table in tables) < 3:
         return Chart([], charts.empty(layout, "states appear while the model writes"), "Too few states for a PCA.")
-    model = PCA(n_components=2, svd_solver="covariance_eigh").fit(np.concatenate([table[3] for table in tables]))
+    model = charts.components(np.concatenate([table[3] for table in tables]))
     data: list[dict[str, Any]] = []
     rows: list[list[Any]] = []
     for colour, run, places, vectors, _ in tables:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gradio as gr
+from starlette.routing import Route
 
 from app import controls, live
 from app.api import endpoint
+from app.buttons import QUIET
 from app.runs import Runs
 from app.tabs import compare, generate, learn, long_context
 from app.tabs.generate import Adapters
 from app.view import sentence
 
 TITLE = "Length Lab"
+QUEUE_PERIOD = 0.03
 HEADER = """
 <header class="ll-header"><div><h1>Length Lab</h1>
 <p>Steer how long a language model writes and how far it reads, and watch inside.</p></div>
@@ -25,12 +28,18 @@ THEME_SWITCH = """element.querySelector('.ll-theme').addEventListener('click', (
   LengthLab.setTheme(document.body.classList.contains('dark') ? 'light' : 'dark'))"""
 
 
-def build(lab: Any, adapters: Adapters, runs: Runs, concurrency: int = 1) -> gr.Blocks:
+class Page(gr.Blocks):
+    """Gradio's page, and where its scripts and frames come from."""
+
+    routes: Sequence[Route] = ()
+
+
+def build(lab: Any, adapters: Adapters, runs: Runs, concurrency: int = 1) -> Page:
     """The app around a lab, which writes what is running into `runs`.
 
     adapters: why a length method cannot be used on a model, or None. concurrency: runs at the same time.
     """
-    with gr.Blocks(title=TITLE, analytics_enabled=False, fill_width=True) as demo:
+    with Page(title=TITLE, analytics_enabled=False, fill_width=True) as demo:
         gr.HTML(
             html_template=HEADER, js_on_load=THEME_SWITCH, head=live.HEAD, apply_default_css=False, elem_classes=["ll"]
         )
@@ -49,7 +58,10 @@ def build(lab: Any, adapters: Adapters, runs: Runs, concurrency: int = 1) -> gr.
         gr.api(endpoint(lab, runs), api_name="generate", concurrency_id="model")
         _opening(demo, lab, adapters, parts, model, again)
         demo.unload(_closing(runs))
+    demo.routes = [*live.routes(), runs.streams.route]
     demo.queue(default_concurrency_limit=concurrency, max_size=64)
+    # Gradio looks into its queue a thousand times a second, and each look takes the interpreter's lock from the run.
+    demo._queue.sleep_when_free = demo._queue.progress_update_sleep_when_free = QUEUE_PERIOD
     return demo
 
 
@@ -78,7 +90,6 @@ def _opening(
             **controls.gates(form, can, adapters(name)),
         }
 
-    quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
     gated = [
         model,
         again,
@@ -91,7 +102,7 @@ def _opening(
         form.layer,
         form.head,
     ]
-    demo.load(open_page, None, [*form.inputs, parts.figures], **quiet)
+    demo.load(open_page, None, [*form.inputs, parts.figures], **QUIET)
     gr.on(
         [demo.load, form.model.input, form.precision.change, again.click],
         describe,
@@ -99,7 +110,7 @@ def _opening(
         gated,
         concurrency_limit=None,
         trigger_mode="always_last",
-        **quiet,
+        **QUIET,
     )
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from sklearn.decomposition import PCA
 
 from app import charts
 from app.charts import SERIES_COLOURS, Chart
@@ -141,7 +140,7 @@ def states(passages: Sequence[Passage]) -> Chart:
             tables.append((passage.name, vectors[at], places[at]))
     if not tables or sum(len(vectors) for _, vectors, _ in tables) < 3:
         return Chart([], charts.empty(layout, "states appear while the text is read"), "Too few states for a PCA.")
-    model = PCA(n_components=2, svd_solver="covariance_eigh").fit(np.concatenate([vectors for _, vectors, _ in tables]))
+    model = charts.components(np.concatenate([vectors for _, vectors, _ in tables]))
     top = max(int(places.max()) for *_, places in tables)
     data: list[dict[str, Any]] = []
     rows: list[list[Any]] = []

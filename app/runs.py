@@ -10,8 +10,12 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar
 
+from app.frames import Stream, Streams
+
 Event = TypeVar("Event")
 PERIOD = 0.16
+SLOWEST = 0.33
+SHARE = 0.08
 _END = object()
 
 
@@ -28,14 +32,15 @@ class Stoppable(Protocol):
 def batches(events: Iterable[Event], period: float = PERIOD) -> Iterator[list[Event]]:
     """What arrived, at most once every `period` seconds and the first at once, while `events` are read elsewhere.
 
+    Where handling a batch takes more than SHARE of the time, batches come more seldom, down to one in SLOWEST seconds.
     The reading thread never waits for the page. It ends by itself once `events` do; an error of theirs is raised here.
     """
     arrived: SimpleQueue[Any] = SimpleQueue()
     threading.Thread(target=_read, args=(events, arrived.put), daemon=True, name="run").start()
     done = False
     while not done:
-        started = time.monotonic()
         batch = [arrived.get(), *_drain(arrived)]
+        started = time.monotonic()
         done = batch[-1] is _END
         error = next((item for item in batch if isinstance(item, BaseException)), None)
         batch = [item for item in batch if item is not _END and item is not error]
@@ -44,7 +49,8 @@ def batches(events: Iterable[Event], period: float = PERIOD) -> Iterator[list[Ev
         if error is not None:
             raise error
         if not done:
-            time.sleep(max(0.0, period - (time.monotonic() - started)))
+            handling = time.monotonic() - started
+            time.sleep(max(0.0, max(period, min(SLOWEST, handling / SHARE)) - handling))
 
 
 def _read(events: Iterable[Any], put: Callable[[Any], None]) -> None:
@@ -67,9 +73,10 @@ def _drain(arrived: SimpleQueue[Any]) -> list[Any]:
 
 @dataclass
 class Run:
-    """A visitor's run: what steers it, the goal last asked for, whether its last frame was sent, and its view."""
+    """A visitor's run: what steers and shows it, the goal last asked for, whether its last frame was sent, its view."""
 
     control: Stoppable
+    stream: Stream
     goal: int | None = None
     delivered: threading.Event = field(default_factory=threading.Event)
     view: Any = None
@@ -79,6 +86,7 @@ class Runs:
     """Who is running what. Keys are Gradio's session hashes; nobody can reach the run of another."""
 
     def __init__(self) -> None:
+        self.streams = Streams()
         self._runs: dict[str, Run] = {}
         self._lock = threading.Lock()
 
@@ -99,17 +107,18 @@ class Runs:
     @contextmanager
     def started(self, session: str | None, control: Stoppable) -> Iterator[Run]:
         """Holds a run as the visitor's; whatever ends the block stops its compute."""
-        run = Run(control)
-        with self._lock:
-            previous = self._runs.pop(session or "", None)
-            self._runs[session or ""] = run
-        if previous:
-            previous.control.stop()
-        try:
-            yield run
-        finally:
-            control.stop()
+        with self.streams.opened() as stream:
+            run = Run(control, stream)
             with self._lock:
-                if self._runs.get(session or "") is run:
-                    del self._runs[session or ""]
-            run.delivered.set()
+                previous = self._runs.pop(session or "", None)
+                self._runs[session or ""] = run
+            if previous:
+                previous.control.stop()
+            try:
+                yield run
+            finally:
+                control.stop()
+                with self._lock:
+                    if self._runs.get(session or "") is run:
+                        del self._runs[session or ""]
+                run.delivered.set()

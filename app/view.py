@@ -10,6 +10,7 @@ from typing import Any
 
 from app import charts, live, text
 from app.charts import Past
+from app.frames import Frame
 from app.runs import PERIOD, Run, batches
 from app.series import Series
 from app.share import explain
@@ -53,7 +54,7 @@ class View:
         self.past = list(past)
         self.frames = 0
         self._text = ""
-        self._states = ("", 0.0)
+        self._states = ("", -STATES_PERIOD)
         self.knows(capabilities)
 
     @classmethod
@@ -83,18 +84,19 @@ class View:
         """Whether the last event was seen."""
         return self.series.finish is not None
 
-    def frame(self) -> list[str]:
-        """Values of the text, the figures and the charts of length, entropy, logits and states."""
+    def frame(self) -> Frame:
+        """The text, the figures and the charts of length, entropy, logits and states."""
         self.frames += 1
-        self._text = text.lines(self.series, self._text)
         series = self.series
-        drawn = [charts.length(series, self.past), charts.entropy(series), charts.logits(series, self.training_length)]
-        return [
-            self._text,
-            live.fill(**self.figures()),
-            *(charts.encode(chart, series.run, self.frames) for chart in drawn),
-            self._states_value(),
-        ]
+        self._text = text.lines(series, self._text)
+        drawn = {
+            "length": charts.length(series, self.past),
+            "entropy": charts.entropy(series),
+            "logits": charts.logits(series, self.training_length),
+        }
+        parts = {name: charts.encode(chart, series.run, self.frames) for name, chart in drawn.items()}
+        parts |= {"states": self._states_value(), "run": live.fill(**self.figures())}
+        return Frame(parts, {"text-run": self._text}, running=not self.ended)
 
     def figures(self) -> dict[str, Any]:
         """The strip above the text."""

@@ -427,7 +427,7 @@ def test_comparison_runs_every_setting_on_shared_axes(visit):
     page.locator("#c-count").get_by_text("2", exact=True).click()
     page.fill("#c-cap input", "24")
     page.click("#c-go")
-    expect(page.locator("#c-state")).to_contain_text("Setting B of B", timeout=LONG)
+    expect(page.locator("#figures-compare .ll-message")).to_contain_text("Setting B of B", timeout=LONG)
     page.wait_for_selector("#c-go:not([disabled])")
     for name in ("c-a", "c-b"):
         assert page.get_attribute(f"#text-{name} .ll-response", "data-tokens") == "24"

@@ -25,26 +25,90 @@ window.LengthLab = (() => {
     return value;
   }
 
-  // One queue for all charts: whichever waits longest is drawn next, and drawing takes at most about half of the
-  // page's time, so that a slow machine sees fewer frames and never a late one.
+  // What a stream brings, by name: kept until the component of that name is there, then handed to it.
+  const receivers = new Map(), kept = new Map();
+  function deliver(name, value, running = false) {
+    const receive = receivers.get(name);
+    if (receive) receive(value, running); else kept.set(name, value);
+  }
+  function receives(name, receive, props, watch) {
+    receivers.set(name, receive);
+    const own = () => { const value = reduced(props?.value); if (value) receive(value, false); };
+    watch?.("value", own);
+    if (kept.has(name)) { receive(kept.get(name), false); kept.delete(name); } else own();
+  }
+  // Hands out frames: one that Gradio brings, or those of the stream it names, until it brings the last one.
+  function stream(props, watch) {
+    let source = null;
+    function hand({ parts, texts, running }) {
+      for (const [name, value] of Object.entries({ ...texts, ...parts })) deliver(name, value, running);
+    }
+    function receive() {
+      const value = reduced(props.value);
+      source?.close();
+      source = value?.follow ? new EventSource(`lab/frames/${value.follow}`) : null;
+      if (source) source.onmessage = (event) => hand(JSON.parse(event.data));
+      else if (value) hand(value);
+    }
+    watch("value", receive);
+    receive();
+  }
+
+  // One queue for all charts. Moving lines is cheap and done for all of them in one picture; a whole drawing is dear,
+  // so each picture has one at most. While something runs, drawing takes SHARE of the page's time or a little more, so
+  // that a slow machine sees fewer frames, never late ones, and the model keeps its cores.
+  const SHARE = 0.06, SLOWEST = 330;
   const waiting = new Set();
   let scheduled = false, rest = 0;
-  function drawNext() {
+  function drawWaiting() {
     scheduled = false;
-    const chart = [...waiting].find((candidate) => candidate.visible());
-    if (!chart) return;
-    waiting.delete(chart);
     const start = performance.now();
-    chart.draw();
-    rest = Math.min(250, performance.now() - start);
-    schedule();
+    const shown = [...waiting].filter((chart) => chart.visible());
+    const whole = shown.filter((chart) => !chart.moved());
+    for (const chart of shown) waiting.delete(chart);
+    whole[0]?.draw();
+    for (const chart of whole.slice(1)) waiting.add(chart);
+    rest = shown.some((chart) => chart.running) ? Math.min(SLOWEST, (performance.now() - start) / SHARE) : 0;
+    if (whole.length > 1) schedule();
   }
   function schedule(chart) {
     if (chart) waiting.add(chart);
     if (scheduled || !waiting.size) return;
     scheduled = true;
-    setTimeout(() => requestAnimationFrame(drawNext), rest);
+    setTimeout(() => requestAnimationFrame(drawWaiting), rest);
   }
+
+  // The path through the points, broken where a number is missing.
+  function path(points, steps) {
+    let d = "", pen = false;
+    for (const [x, y] of points) {
+      if (!Number.isFinite(x) || !Number.isFinite(y)) { pen = false; continue; }
+      d += !pen ? `M${x},${y}` : steps ? `H${x}V${y}` : `L${x},${y}`;
+      pen = true;
+    }
+    return d;
+  }
+
+  // Moves lines, areas and points of a chart that Plotly drew; false where that does not show the data.
+  function move(plot, data) {
+    const { _fullData: traces, _fullLayout: layout } = plot;
+    const round = (value) => Math.round(value * 100) / 100;
+    return data.every((trace, i) => {
+      if (!trace.x || trace.x[0] === null) return true;
+      const group = plot.querySelector(`.trace${traces[i].uid}`);
+      const [across, up] = [layout[traces[i].xaxis.replace("x", "xaxis")], layout[traces[i].yaxis.replace("y", "yaxis")]];
+      const points = Array.from(trace.x, (x, k) => [x, trace.y[k]].includes(null) ? [NaN, NaN] : [round(across.d2p(x)), round(up.d2p(trace.y[k]))]);
+      const marks = group?.querySelectorAll("path.point") ?? [];
+      const lines = plot.querySelectorAll(`.trace${traces[i].uid} :is(.js-line, .js-fill)`);
+      if (!lines.length || (marks.length && marks.length !== points.length)) return false;
+      const d = path(points, trace.line?.shape === "hv");
+      for (const line of lines) line.setAttribute("d", line.matches(".js-fill") ? `${d}Z` : d);
+      marks.forEach((mark, k) => mark.setAttribute("transform", `translate(${points[k]})`));
+      return true;
+    });
+  }
+
+  const fits = (chart) => JSON.stringify([chart.run, chart.data.map((trace) => trace.name), chart.layout.xaxis, chart.layout.yaxis, dark()]);
 
   function chart(element, props, watch) {
     const root = element.querySelector(".ll-chart");
@@ -53,11 +117,20 @@ window.LengthLab = (() => {
     const spoken = root.querySelector(".ll-spoken");
     const table = root.querySelector(".ll-table");
     let latest = null, size = "", quiet = 0, onScreen = false;
+    let whole = { fits: "", due: 0 };
 
     const self = {
+      running: false,
       // The first drawing is made out of sight as well, so that scrolling never meets an empty card.
       visible: () => plot.offsetParent !== null && plot.clientWidth > 0 && (onScreen || !plot.dataset.created),
+      moved() {
+        if (!self.running || performance.now() > whole.due || fits(latest) !== whole.fits) return false;
+        if (!move(plot, latest.data)) return false;
+        root.dataset.drawn = latest.frame;
+        return true;
+      },
       draw() {
+        const start = performance.now();
         const colours = palette();
         const layout = {
           ...resolve(latest.layout, colours), uirevision: latest.run, autosize: true,
@@ -84,12 +157,15 @@ window.LengthLab = (() => {
         root.dataset.drawn = latest.frame;
         words.textContent = latest.summary;
         if (!table.hidden) fillTable();
+        const now = performance.now();
+        whole = { fits: fits(latest), due: now + Math.max(1000, 100 * (now - start)) };
       },
     };
 
-    function receive() {
-      const payload = reduced(props.value);
-      if (!payload) return;
+    function receive(payload, running) {
+      const same = latest && payload.frame === latest.frame && payload.run === latest.run && running;
+      self.running = running;
+      if (same) return;
       latest = payload;
       root.dataset.run = payload.run;
       root.dataset.received = payload.frame;
@@ -134,8 +210,7 @@ window.LengthLab = (() => {
       onScreen = entries.at(-1).isIntersecting;
       schedule();
     }, { rootMargin: "150px" }).observe(plot);
-    watch("value", receive);
-    receive();
+    receives(root.dataset.name, receive, props, watch);
   }
 
   async function save(plot, format, name) {
@@ -162,27 +237,26 @@ window.LengthLab = (() => {
   }
 
   // The text: a growing string of lines, the first naming the run, each other [text, p, spread, remaining].
-  // Gradio sends only what was appended; only what was appended is added to the page, as text, never as markup.
-  function response(element, props, watch) {
+  // A value is [offset, tail]; only what is new is added to the page, as text, never as markup.
+  function response(element) {
     const root = element.querySelector(".ll-response");
     const text = root.querySelector(".ll-text");
     const tip = root.querySelector(".ll-tip");
     let run = null, seen = 0, current = null;
 
-    function receive() {
-      const value = props.value || "";
-      const first = value.indexOf("\n");
-      const name = value.slice(0, first);
-      if (name !== run) { run = name; seen = first + 1; text.replaceChildren(); current = null; hide(); }
-      const end = value.lastIndexOf("\n") + 1;
-      if (end > seen) {
+    function receive([offset, tail]) {
+      const first = offset ? 0 : tail.indexOf("\n") + 1;
+      const name = offset ? run : tail.slice(0, first);
+      if (name !== run) { run = name; seen = first; text.replaceChildren(); current = null; hide(); }
+      const fresh = tail.slice(Math.max(first, seen - offset));
+      if (fresh) {
         const stick = text.scrollTop + text.clientHeight >= text.scrollHeight - 24;
         const added = document.createDocumentFragment();
-        for (const line of value.slice(seen, end).split("\n")) if (line) added.append(token(JSON.parse(line)));
+        for (const line of fresh.split("\n")) if (line) added.append(token(JSON.parse(line)));
         text.append(added);
-        seen = end;
         if (stick) text.scrollTop = text.scrollHeight;
       }
+      seen = offset + tail.length;
       root.classList.toggle("empty", !text.childElementCount);
       root.dataset.tokens = text.childElementCount;
     }
@@ -238,8 +312,7 @@ window.LengthLab = (() => {
       navigator.clipboard?.writeText(text.textContent);
       flash(event.target, "Copied");
     });
-    watch("value", receive);
-    receive();
+    receives(root.dataset.name, receive);
   }
 
   function flash(button, words) {
@@ -252,17 +325,16 @@ window.LengthLab = (() => {
   function figures(element, props, watch) {
     const root = element.querySelector(".ll-figures");
     const message = root.querySelector(".ll-message");
-    function receive() {
-      const value = reduced(props.value);
-      if (!value) return;
-      for (const field of root.querySelectorAll("[data-field]")) field.textContent = value[field.dataset.field] ?? "–";
+    const fields = [...root.querySelectorAll("[data-field]")];
+    const bar = root.querySelector(".ll-progress > i");
+    const write = (node, words) => { if (node.textContent !== words) node.textContent = words; };
+    function receive(value) {
+      for (const field of fields) write(field, value[field.dataset.field] ?? "–");
       root.dataset.state = value.state ?? "";
-      const bar = root.querySelector(".ll-progress > i");
-      if (bar) bar.style.width = `${100 * Math.min(1, value.progress ?? 0)}%`;
-      if (message.textContent !== (value.message ?? "")) message.textContent = value.message ?? "";
+      bar.style.transform = `scaleX(${Math.min(1, value.progress ?? 0)})`;
+      write(message, value.message ?? "");
     }
-    watch("value", receive);
-    receive();
+    receives(root.dataset.name, receive, props, watch);
   }
 
   // A group of radio buttons in which single ones can be switched off with the reason shown.
@@ -329,5 +401,5 @@ window.LengthLab = (() => {
     else if (event.key === "Escape") press(".ll-stop");
   });
 
-  return { chart, response, figures, choice, setTheme, share };
+  return { chart, stream, deliver, response, figures, choice, setTheme, share };
 })();

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 import gradio as gr
 
 from app import charts, controls, live, overlays, text
+from app.buttons import QUIET, Buttons
+from app.frames import Frame
 from app.overlays import Named
-from app.runs import Runs
-from app.stopping import stoppable
+from app.runs import Run, Runs
 from app.tabs.generate import Adapters
 from app.view import ended_words, follow, sentence
 from backend.engine import Control
@@ -55,7 +57,7 @@ def build(lab: Any, runs: Runs, adapters: Adapters) -> None:
     missing = adapters(lab.models.names()[0])
     with gr.Row(elem_classes=["ll-panel", "ll-common"]):
         prompt = gr.Textbox(controls.DEFAULT_PROMPT, label="Prompt", lines=2, max_lines=6, scale=4, elem_id="c-prompt")
-        count = gr.Radio([2, 3, 4], value=3, label="Settings", scale=1, min_width=180, elem_id="c-count")
+        slots_shown = gr.Radio([2, 3, 4], value=3, label="Settings", scale=1, min_width=180, elem_id="c-count")
         seed = gr.Number(0, label="Seed", precision=0, minimum=0, maximum=2**32 - 1, scale=1, min_width=80)
         temperature = gr.Number(0, label="Temperature", minimum=0, maximum=10, step=0.1, scale=1, min_width=90)
         cap = gr.Number(
@@ -71,33 +73,37 @@ def build(lab: Any, runs: Runs, adapters: Adapters) -> None:
         with gr.Row(elem_classes=["ll-buttons"]):
             go = gr.Button("Compare", variant="primary", elem_classes=["ll-go"], elem_id="c-go", min_width=110)
             stop = gr.Button("Stop", elem_classes=["ll-stop"], elem_id="c-stop", min_width=70, interactive=False)
-    state = live.note("", elem_id="c-state")
+    live.figures("compare", (("setting", "Setting"), ("tokens", "Tokens"), ("speed", "Tokens/s")))
     queue = gr.HTML("", apply_default_css=False, elem_classes=["ll", "ll-queue"])
     with gr.Row(elem_classes=["ll-slots"]):
-        slots, columns, texts = [], [], []
+        slots, columns = [], []
         for name, defaults in zip(NAMES, DEFAULTS, strict=False):
             with gr.Column(
                 elem_classes=["ll-panel", f"ll-slot-{name.lower()}"], visible=name != "D", min_width=240
             ) as column:
                 live.heading(name, "")
                 slots.append(_slot(defaults, missing))
-                texts.append(live.response(f"c-{name.lower()}", f"Response {name}"))
+                live.response(f"c-{name.lower()}", f"Response {name}")
             columns.append(column)
     with gr.Row(elem_classes=["ll-grid", "ll-large"]):
-        drawn = [live.chart(name, title, hint, charts.encode(draw([]))) for name, title, hint, draw in CHARTS]
+        for name, title, hint, _ in CHARTS:
+            live.chart(name, title, hint)
         preview = live.chart(
             "c-positions",
             "Perceived positions",
             "How far each earlier token seems from the last one",
             _preview([_defaults(defaults) for defaults in DEFAULTS[:3]]),
         )
-    common = [prompt, count, seed, temperature, cap]
+    stream = live.stream(Frame({name: charts.encode(draw([])) for name, *_, draw in CHARTS}))
+    common = [prompt, slots_shown, seed, temperature, cap]
     inputs = [*common, *(part for slot in slots for part in slot.inputs)]
-    quiet: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
+    quiet = QUIET | {"queue": False}
 
-    count.change(lambda chosen: [gr.update(visible=i < chosen) for i in range(len(NAMES))], [count], columns, **quiet)
+    slots_shown.change(
+        lambda chosen: [gr.update(visible=i < chosen) for i in range(len(NAMES))], [slots_shown], columns, **quiet
+    )
     gr.on(
-        [part.change for part in [count, cap, *(p for slot in slots for p in slot.inputs)]],
+        [part.change for part in [slots_shown, cap, *(p for slot in slots for p in slot.inputs)]],
         _previewing,
         inputs,
         [preview],
@@ -105,29 +111,27 @@ def build(lab: Any, runs: Runs, adapters: Adapters) -> None:
         **quiet,
     )
 
-    def compare(request: gr.Request, *values: Any) -> Iterator[list[Any]]:
-        shown: list[Any] = [gr.skip()] * (len(texts) + len(drawn))
+    def compare(request: gr.Request, *values: Any) -> Iterator[str]:
         try:
             chosen = _settings(values)
             with runs.started(request.session_hash, Control()) as run:
-                for shown, words in _frames(lab, chosen, run):
-                    yield [*shown, live.noted(words, "busy"), gr.update(interactive=False), gr.update(interactive=True)]
-            yield [*shown, live.noted(words, "good"), gr.update(interactive=True), gr.update(interactive=False)]
+                yield run.stream.invitation
+                for frame in _frames(lab, chosen, run):
+                    run.stream.show(frame)
+                yield replace(frame, running=False).encode()
         except Exception as error:
             words = sentence(error)
             gr.Warning(words, title="The comparison could not be made")
-            yield [*shown, live.noted(words, "bad"), gr.update(interactive=True), gr.update(interactive=False)]
+            yield Frame({"compare": live.fill(state="bad", message=words)}).encode()
 
-    event = go.click(
+    Buttons(go, stop).starts(
+        runs,
         compare,
         inputs,
-        [*texts, *drawn, state, go, stop],
-        show_progress="minimal",
-        show_progress_on=[queue],
-        concurrency_id="model",
-        api_visibility="private",
+        [stream],
+        queue,
+        heard="LengthLab.deliver('compare', {state: 'busy', message: 'Waiting for the model …'})",
     )
-    stoppable(stop, event, runs, [go, stop], [gr.update(interactive=True), gr.update(interactive=False)])
 
 
 def _slot(defaults: dict[str, Any], missing: Any) -> Slot:
@@ -147,33 +151,44 @@ def _slot(defaults: dict[str, Any], missing: Any) -> Slot:
     return Slot(method, target, pic, ratio, window)
 
 
-def _frames(lab: Any, chosen: Sequence[RunSettings], run: Any) -> Iterator[tuple[list[str], str]]:
-    """Values of the four texts and the charts, and a word about what is going on, until all settings ran or a stop."""
+def _frames(lab: Any, chosen: Sequence[RunSettings], run: Run) -> Iterator[Frame]:
+    """The four texts, the charts and what is going on, until all settings ran or a stop."""
     named: list[Named] = []
-    texts = [""] * len(NAMES)
-    frame = 0
+    texts = dict.fromkeys((f"text-c-{name.lower()}" for name in NAMES), "")
+    frames = count(1)
     for i, settings in enumerate(chosen):
+        name = list(texts)[i]
         for view in follow(lab, settings, run, period=PERIOD):
-            series = view.series
             if len(named) == i:
-                named.append(Named(NAMES[i], describe(settings), series))
-            texts[i] = text.lines(series, texts[i])
-            frame += 1
-            words = ended_words(series.finish, settings.unit) if series.finish else f"{len(series):,} tokens"
-            yield (
-                _values(texts, named, frame, view.training_length),
-                f"Setting {NAMES[i]} of {NAMES[len(chosen) - 1]}: {words}",
-            )
+                named.append(Named(NAMES[i], describe(settings), view.series))
+            texts[name] = text.lines(view.series, texts[name])
+            parts = _drawn(named, next(frames), view.training_length)
+            yield Frame(parts | {"compare": live.fill(**_figures(named, len(chosen)))}, dict(texts), running=True)
         if run.control.stopped:
             return
 
 
-def _values(texts: Sequence[str], named: Sequence[Named], frame: int, training_length: int | None) -> list[str]:
+def _figures(named: Sequence[Named], settings: int) -> dict[str, Any]:
+    name, words, series = named[-1]
+    ended = series.finish is not None
+    return {
+        "setting": name,
+        "tokens": f"{len(series):,}",
+        "speed": f"{series.speed:.0f}" if series.speed else "–",
+        "progress": (len(named) - 1 + (1 if ended else len(series) / series.settings.max_new_tokens)) / settings,
+        "state": "good" if ended else "busy",
+        "message": f"Setting {name} of {NAMES[settings - 1]}, {words}"
+        + (f": {ended_words(series.finish, series.settings.unit)}" if series.finish else ""),
+    }
+
+
+def _drawn(named: Sequence[Named], frame: int, training_length: int | None) -> dict[str, str]:
     run = named[0].series.run
-    drawn = [
-        draw(named) if draw is not overlays.logits else overlays.logits(named, training_length) for *_, draw in CHARTS
-    ]
-    return [*texts, *(charts.encode(chart, run, frame) for chart in drawn)]
+    drawn = {
+        name: draw(named) if draw is not overlays.logits else overlays.logits(named, training_length)
+        for name, *_, draw in CHARTS
+    }
+    return {name: charts.encode(chart, run, frame) for name, chart in drawn.items()}
 
 
 def _settings(values: Sequence[Any]) -> list[RunSettings]:

@@ -12,11 +12,12 @@ from typing import Any
 import gradio as gr
 
 from app import charts, controls, live, presets
+from app.buttons import QUIET, Buttons
 from app.charts import Past
 from app.controls import Form
+from app.frames import Frame
 from app.runs import Runs, batches
 from app.share import from_query, to_query
-from app.stopping import stoppable
 from app.view import FIELDS, View, follow, paced, sentence
 from backend.engine import Control
 from backend.settings import LIMIT_METHODS, RunSettings
@@ -36,35 +37,20 @@ Adapters = Callable[[str], Mapping[Any, str | None]]
 
 @dataclass
 class Parts:
-    """The tab's components that events touch."""
+    """The tab's components that events touch.
+
+    stream: shows a `View.frame`. previews: the charts of the policy.
+    """
 
     form: Form
-    go: gr.Button
-    stop: gr.Button
+    buttons: Buttons
     wrap: gr.Button
     queue: gr.HTML
-    text: gr.HTML
     figures: gr.HTML
-    charts: list[gr.HTML]
-    positions: gr.HTML
-    mask: gr.HTML
+    stream: gr.HTML
+    previews: list[gr.HTML]
     past: gr.State
     trace: gr.State
-
-    @property
-    def shown(self) -> list[Any]:
-        """What a frame fills, in the order of `View.frame`."""
-        return [self.text, self.figures, *self.charts]
-
-    @property
-    def previews(self) -> list[Any]:
-        """The charts of the policy."""
-        return [self.positions, self.mask]
-
-    @property
-    def buttons(self) -> list[Any]:
-        """The buttons that a run switches."""
-        return [self.go, self.stop, self.wrap]
 
 
 def build(lab: Any, runs: Runs, adapters: Adapters) -> Parts:
@@ -82,17 +68,15 @@ def build(lab: Any, runs: Runs, adapters: Adapters) -> Parts:
         parts.form.inputs,
         parts.previews,
         queue=False,
-        show_progress="hidden",
         trigger_mode="always_last",
-        api_visibility="private",
+        **QUIET,
     )
     for title, button in choose.items():
         button.click(
             _show_preset(parts.form, title),
             None,
-            [parts.trace, *parts.shown, *parts.form.inputs],
-            show_progress="hidden",
-            api_visibility="private",
+            [parts.trace, parts.stream, *parts.form.inputs],
+            **QUIET,
         )
     _files(files, parts, runs, first)
     return parts
@@ -106,7 +90,6 @@ def _preset_buttons() -> dict[str, gr.Button]:
 
 def _layout(models: Sequence[str], adapters: Adapters, first: Trace | None) -> Parts:
     settings = first.settings if first else RunSettings(prompt=controls.DEFAULT_PROMPT)
-    shown = View.of(first).frame() if first else [""] * 6
     with gr.Row(elem_classes=["ll-bench"], equal_height=False):
         with gr.Column(elem_classes=["ll-side"], scale=0, min_width=340):
             prompt = gr.Textbox(
@@ -137,10 +120,12 @@ def _layout(models: Sequence[str], adapters: Adapters, first: Trace | None) -> P
                 reset = gr.Button("Reset", size="sm", elem_id="reset", min_width=60, scale=1)
             form = controls.build(prompt, models, adapters(models[0]))
         with gr.Column(elem_classes=["ll-stage"], scale=1, min_width=320):
-            figures = live.figures("run", FIELDS, shown[1])
-            text = live.response("run", "Response", shown[0])
+            figures = live.figures("run", FIELDS)
+            live.response("run", "Response")
+            stream = live.stream(View.of(first).frame() if first else None)
             with gr.Row(elem_classes=["ll-grid"]):
-                drawn = [live.chart(*chart, value=value) for chart, value in zip(CHARTS, shown[2:], strict=True)]
+                for chart in CHARTS:
+                    live.chart(*chart)
                 preview = preview_values(settings)
                 positions = live.chart(
                     "positions",
@@ -152,50 +137,36 @@ def _layout(models: Sequence[str], adapters: Adapters, first: Trace | None) -> P
                     "mask", "Shape of the mask", "Which token sees which, and how far it seems", value=preview[1]
                 )
     view.change(None, [view], None, js="(v) => document.body.classList.toggle('advanced', v === 'Advanced')")
-    reset.click(lambda: form.values({}), None, form.inputs, show_progress="hidden", api_visibility="private")
-    return Parts(form, go, stop, wrap, queue, text, figures, drawn, positions, mask, gr.State([]), gr.State(None))
+    reset.click(lambda: form.values({}), None, form.inputs, **QUIET)
+    buttons = Buttons(go, stop, [wrap])
+    return Parts(form, buttons, wrap, queue, figures, stream, [positions, mask], gr.State([]), gr.State(None))
 
 
 def _generation(parts: Parts, lab: Any, runs: Runs) -> None:
-    """Generate, and Stop: by the run's own control, or out of the queue where it has not begun."""
-    outputs = [*parts.shown, *parts.buttons, parts.past, parts.trace]
-    running = [gr.update(interactive=False), gr.update(interactive=True), gr.update(interactive=True)]
-    idle = [gr.update(interactive=True), gr.update(interactive=False), gr.update(interactive=False)]
+    """Generate, and Stop."""
 
     def write(request: gr.Request, past: list[Past], *values: Any) -> Iterator[list[Any]]:
-        waiting = [gr.skip()] * len(parts.shown)
         try:
             settings = parts.form.settings(values)
             with runs.started(request.session_hash, Control()) as run:
+                yield [run.stream.invitation, gr.skip(), gr.skip()]
                 for view in follow(lab, settings, run, past):
-                    waiting = view.frame()
                     if not view.ended:
-                        yield [*waiting, *running, gr.skip(), gr.skip()]
-                yield [*waiting, *idle, view.remembered(), view.trace]
+                        run.stream.show(view.frame())
+                yield [view.frame().encode(), view.remembered(), view.trace]
         except Exception as error:
             words = sentence(error)
             gr.Warning(words, title="This run could not be made")
-            yield [waiting[0], live.fill(state="bad", message=words), *waiting[2:], *idle, gr.skip(), gr.skip()]
+            yield [Frame({"run": live.fill(state="bad", message=words)}).encode(), gr.skip(), gr.skip()]
 
-    # The first press shows at once that it was heard, also while others are before this visitor in the queue.
-    parts.go.click(
-        lambda: [live.fill(state="busy", message="Waiting for the model …"), *running[:2]],
-        None,
-        [parts.figures, parts.go, parts.stop],
-        queue=False,
-        show_progress="hidden",
-        api_visibility="private",
-    )
-    event = parts.go.click(
+    parts.buttons.starts(
+        runs,
         write,
         [parts.past, *parts.form.inputs],
-        outputs,
-        show_progress="minimal",
-        show_progress_on=[parts.queue],
-        concurrency_id="model",
-        api_visibility="private",
+        [parts.stream, parts.past, parts.trace],
+        parts.queue,
+        heard="LengthLab.deliver('run', {state: 'busy', message: 'Waiting for the model …'})",
     )
-    stoppable(parts.stop, event, runs, parts.buttons, idle)
 
 
 def _steering(parts: Parts, runs: Runs) -> None:
@@ -222,7 +193,7 @@ def _steering(parts: Parts, runs: Runs) -> None:
         if run := runs.of(request.session_hash):
             run.control.watch(layer, head)
 
-    quiet: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
+    quiet = QUIET | {"queue": False}
     for slider in (form.target, form.limit):
         gr.on([slider.input, slider.release], retarget, [slider], None, trigger_mode="always_last", **quiet)
     parts.wrap.click(wrap, [form.method, form.unit], [form.target], **quiet)
@@ -251,7 +222,7 @@ def _previewer(form: Form) -> Callable[..., list[Any]]:
 def _show_preset(form: Form, title: str) -> Callable[[], list[Any]]:
     def show() -> list[Any]:
         trace = presets.recorded()[title]
-        return [trace, *View.of(trace).frame(), *form.values(trace.settings)]
+        return [trace, View.of(trace).frame().encode(), *form.values(trace.settings)]
 
     return show
 
@@ -287,7 +258,6 @@ def _file_buttons() -> Files:
 
 def _files(files: Files, parts: Parts, runs: Runs, first: Trace | None) -> None:
     """Share, export, load and replay."""
-    quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 
     def make_link(*values: Any) -> str:
         try:
@@ -295,11 +265,11 @@ def _files(files: Files, parts: Parts, runs: Runs, first: Trace | None) -> None:
         except ValueError as error:
             raise gr.Error(sentence(error), title="No link was made", print_exception=False) from error
 
-    files.share.click(make_link, parts.form.inputs, [files.link], **quiet).success(
+    files.share.click(make_link, parts.form.inputs, [files.link], **QUIET).success(
         None, [files.link], None, js="(query) => LengthLab.share(query)"
     )
     for name, suffix in EXPORTS.items():
-        export = files.exports[name].click(_exporter(name, suffix, first), [parts.trace], [files.file], **quiet)
+        export = files.exports[name].click(_exporter(name, suffix, first), [parts.trace], [files.file], **QUIET)
         export.success(None, None, None, js="() => setTimeout(() => document.querySelector('#file').click(), 50)")
 
     def loaded(path: str) -> list[Any]:
@@ -307,11 +277,11 @@ def _files(files: Files, parts: Parts, runs: Runs, first: Trace | None) -> None:
             trace = Trace.load(Path(path))
         except TraceError as error:
             raise gr.Error(sentence(error), title="The file was not loaded", print_exception=False) from error
-        return [trace, *View.of(trace).frame(), *parts.form.values(trace.settings)]
+        return [trace, View.of(trace).frame().encode(), *parts.form.values(trace.settings)]
 
-    files.load.upload(loaded, [files.load], [parts.trace, *parts.shown, *parts.form.inputs], **quiet)
+    files.load.upload(loaded, [files.load], [parts.trace, parts.stream, *parts.form.inputs], **QUIET)
 
-    def again(request: gr.Request, trace: Trace | None) -> Iterator[list[Any]]:
+    def again(request: gr.Request, trace: Trace | None) -> Iterator[str]:
         trace = trace or first
         if trace is None:
             gr.Info("There is no run to replay yet: press Generate.")
@@ -319,12 +289,15 @@ def _files(files: Files, parts: Parts, runs: Runs, first: Trace | None) -> None:
         with runs.started(request.session_hash, Replay()) as run:
             view = View(trace.settings)
             view.training_length = trace.capabilities.get("training_length")
+            yield run.stream.invitation
             for events in batches(paced(trace, lambda: run.control.stopped)):
                 view.add(events)
-                yield [*view.frame(), gr.update(interactive=False), gr.update(interactive=True)]
-        yield [*[gr.skip()] * len(parts.shown), gr.update(interactive=True), gr.update(interactive=False)]
+                run.stream.show(view.frame())
+            yield view.frame().encode()
 
-    files.replay.click(again, [parts.trace], [*parts.shown, parts.go, parts.stop], concurrency_limit=None, **quiet)
+    parts.buttons.busy_during(files.replay)
+    replayed = files.replay.click(again, [parts.trace], [parts.stream], concurrency_limit=None, **QUIET)
+    parts.buttons.free_after(replayed)
 
 
 class Replay:

@@ -11,9 +11,10 @@ import gradio as gr
 from torch import Tensor
 
 from app import charts, live, passages
+from app.buttons import QUIET, Buttons
+from app.frames import Frame
 from app.passages import Passage
 from app.runs import Runs, batches
-from app.stopping import stoppable
 from app.view import sentence
 from backend.engine import Control
 from backend.evaluation.perplexity import read, tokenise
@@ -63,7 +64,7 @@ def build(lab: Any, runs: Runs) -> None:
             with gr.Row(elem_classes=["ll-buttons"]):
                 go = gr.Button("Read", variant="primary", elem_classes=["ll-go"], elem_id="l-go", min_width=90)
                 stop = gr.Button("Stop", elem_classes=["ll-stop"], elem_id="l-stop", min_width=70, interactive=False)
-    progress = live.figures(
+    live.figures(
         "long",
         (
             ("policy", "Policy"),
@@ -76,12 +77,11 @@ def build(lab: Any, runs: Runs) -> None:
     )
     queue = gr.HTML("", apply_default_css=False, elem_classes=["ll", "ll-queue"])
     with gr.Row(elem_classes=["ll-grid", "ll-large"]):
-        blank = _drawn([], None)
-        drawn = [live.chart(*chart, value=charts.encode(value)) for chart, value in zip(CHARTS, blank, strict=True)]
-    quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-    source.change(lambda chosen: [gr.update(visible=chosen == OWN)] * 2, [source], [own, upload], queue=False, **quiet)
-    upload.upload(_uploaded, [upload], [own], **quiet)
-    outputs = [progress, *drawn, go, stop]
+        for chart in CHARTS:
+            live.chart(*chart)
+    stream = live.stream(Frame(_drawn([], None)))
+    source.change(lambda chosen: [gr.update(visible=chosen == OWN)] * 2, [source], [own, upload], queue=False, **QUIET)
+    upload.upload(_uploaded, [upload], [own], **QUIET)
 
     def start(
         request: gr.Request,
@@ -93,33 +93,31 @@ def build(lab: Any, runs: Runs) -> None:
         chosen: list[str],
         layer: int,
         head: int,
-    ) -> Iterator[list[Any]]:
-        shown: list[Any] = [gr.skip()] * len(drawn)
+    ) -> Iterator[str]:
         try:
             plans = _plans(window, sinks, chosen, Watch(layer=layer, head=head))
             with runs.started(request.session_hash, Control()) as run:
-                yield [live.fill(state="busy", message="The text is being cut into tokens …"), *shown, *_running(True)]
+                yield run.stream.invitation
+                run.stream.show(_frame({"state": "busy", "message": "The text is being cut into tokens …"}))
                 tokens = _tokens(lab, own if source == OWN else built_in(), plans[0][1], length)
                 trained = lab.capabilities().training_length
                 for readings in _readings(lab, tokens, plans, run):
-                    shown = [charts.encode(chart, id(run), readings[-1].read) for chart in _drawn(readings, trained)]
-                    yield [live.fill(**_figures(readings[-1], run.control.stopped)), *shown, *_running(True)]
-                yield [live.fill(**_ended(readings, run.control.stopped)), *shown, *_running(False)]
+                    drawn = _drawn(readings, trained, id(run))
+                    run.stream.show(_frame(_figures(readings[-1], run.control.stopped), drawn))
+                yield _frame(_ended(readings, run.control.stopped), drawn).encode()
         except Exception as error:
             words = sentence(error)
             gr.Warning(words, title="The text could not be read")
-            yield [live.fill(state="bad", message=words), *shown, *_running(False)]
+            yield _frame({"state": "bad", "message": words}).encode()
 
-    event = go.click(
+    Buttons(go, stop).starts(
+        runs,
         start,
         [source, own, length, window, sinks, policies, layer, head],
-        outputs,
-        show_progress="minimal",
-        show_progress_on=[queue],
-        concurrency_id="model",
-        api_visibility="private",
+        [stream],
+        queue,
+        heard="LengthLab.deliver('long', {state: 'busy', message: 'Waiting for the model …'})",
     )
-    stoppable(stop, event, runs, [go, stop], _running(False))
 
 
 @cache
@@ -187,8 +185,9 @@ def _readings(lab: Any, tokens: Tensor, plans: Sequence[tuple[str, RunSettings]]
             return
 
 
-def _drawn(readings: Sequence[Passage], trained: int | None) -> list[charts.Chart]:
-    return [
+def _drawn(readings: Sequence[Passage], trained: int | None, run: int = 0) -> dict[str, str]:
+    """Values of the charts by name."""
+    drawn = [
         passages.nll(readings, trained),
         passages.entropy(readings),
         passages.logits(readings, trained),
@@ -196,6 +195,12 @@ def _drawn(readings: Sequence[Passage], trained: int | None) -> list[charts.Char
         passages.speed(readings),
         passages.memory(readings),
     ]
+    frame = sum(reading.read for reading in readings)
+    return {name: charts.encode(chart, run, frame) for (name, *_), chart in zip(CHARTS, drawn, strict=True)}
+
+
+def _frame(figures: dict[str, Any], drawn: dict[str, str] | None = None) -> Frame:
+    return Frame((drawn or {}) | {"long": live.fill(**figures)}, running=figures["state"] == "busy")
 
 
 def _figures(reading: Passage, stopped: bool) -> dict[str, Any]:
@@ -228,7 +233,3 @@ def _conclusion(readings: Sequence[Passage]) -> str:
         f"at the end {plain.speed[-1]:,.0f} and {window.speed[-1]:,.0f} tokens/s, {plain.cache[-1] / 2**20:.1f} and "
         f"{window.cache[-1] / 2**20:.1f} MiB of cache."
     )
-
-
-def _running(runs: bool) -> list[Any]:
-    return [gr.update(interactive=not runs), gr.update(interactive=runs)]

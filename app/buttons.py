@@ -1,0 +1,85 @@
+"""The buttons that start a run and end it within a token, or take it out of the queue where it has not begun."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import gradio as gr
+
+from app.runs import Runs
+
+LAST_FRAME_SECONDS = 20
+QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+
+
+@dataclass
+class Buttons:
+    """go: starts. stop: ends. others: usable only while something runs, as `stop` is."""
+
+    go: gr.Button
+    stop: gr.Button
+    others: Sequence[gr.Button] = field(default=())
+
+    def starts(
+        self,
+        runs: Runs,
+        write: Callable[..., Any],
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
+        queue: gr.HTML,
+        heard: str = "",
+    ) -> None:
+        """Lets `go` run the generator `write`, one run at a time; `queue` tells the place of those who wait.
+
+        heard: what the page does at once, in JavaScript. The buttons are no outputs of `write`, because an update of
+        a button at each frame costs more than the frame.
+        """
+        # The first press shows at once that it was heard, also while others are before this visitor in the queue.
+        self.go.click(
+            lambda: self._running(True), None, self._all, js=f"() => {{ {heard}; return [] }}", queue=False, **QUIET
+        )
+        event = self.go.click(
+            write,
+            list(inputs),
+            list(outputs),
+            show_progress="minimal",
+            show_progress_on=[queue],
+            concurrency_id="model",
+            api_visibility="private",
+        )
+        self.free_after(event)
+        self._stops(runs, event)
+
+    def free_after(self, event: Any) -> None:
+        """Shows that nothing runs once `event` has ended, in whatever way."""
+        event.then(lambda: self._running(False), None, self._all, queue=False, **QUIET)
+
+    def busy_during(self, button: gr.Button) -> Any:
+        """Shows that something runs as soon as `button` is pressed; returns that event."""
+        return button.click(lambda: self._running(True), None, self._all, queue=False, **QUIET)
+
+    @property
+    def _all(self) -> list[gr.Button]:
+        return [self.go, self.stop, *self.others]
+
+    def _running(self, runs: bool) -> list[Any]:
+        return [gr.update(interactive=not runs), *[gr.update(interactive=runs)] * (1 + len(self.others))]
+
+    def _stops(self, runs: Runs, event: Any) -> None:
+        # Cancelling an event drops what is still on its way to the page, so a run that has begun is only asked to end
+        # and sends its own last frame. The count changes, and with it cancels the event, only where nothing had begun.
+        unqueued = gr.State(0)
+
+        def halt(request: gr.Request, count: int) -> int:
+            run = runs.of(request.session_hash)
+            if run is None:
+                return count + 1
+            run.control.stop()
+            run.delivered.wait(LAST_FRAME_SECONDS)
+            return count
+
+        # Only an answer that came through the queue tells the page that a state changed.
+        self.stop.click(halt, [unqueued], [unqueued], concurrency_limit=None, **QUIET)
+        unqueued.change(lambda: self._running(False), None, self._all, cancels=[event], concurrency_limit=None, **QUIET)

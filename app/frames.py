@@ -1,0 +1,114 @@
+"""Frames of a run on their way to the page: a stream of their own, straight to the script that draws them.
+
+An output of a Gradio event costs, at each update, thread changes in the server and a walk over all components in the
+page: many times what a frame takes to make and to draw. So an event only tells the page which stream to follow, and at
+the end hands over the last frame.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+PATH = "/lab/frames/{name}"
+
+
+@dataclass(frozen=True)
+class Frame:
+    """parts: JSON of charts and figures, by name. texts: strings that only grow, by name. running: more will follow."""
+
+    parts: Mapping[str, str]
+    texts: Mapping[str, str] = field(default_factory=dict)
+    running: bool = False
+
+    def encode(self, seen: Mapping[str, int] | None = None) -> str:
+        """JSON for the page; of each text as [offset, tail] what comes after the `seen` characters."""
+        parts = ",".join(f'"{name}":{value}' for name, value in self.parts.items())
+        tails = {name: (at := (seen or {}).get(name, 0), text[at:]) for name, text in self.texts.items()}
+        return f'{{"running":{str(self.running).lower()},"texts":{orjson.dumps(tails).decode()},"parts":{{{parts}}}}}'
+
+
+class Stream:
+    """The newest frame of one run; a reader who is slow misses frames, but nothing of a text."""
+
+    def __init__(self) -> None:
+        self.name = secrets.token_urlsafe(16)
+        self._frame: Frame | None = None
+        self._ended = False
+        self._wake: set[Callable[[], object]] = set()
+
+    @property
+    def invitation(self) -> str:
+        """The value of `live.stream` that lets the page follow."""
+        return orjson.dumps({"follow": self.name}).decode()
+
+    def show(self, frame: Frame) -> None:
+        """Makes a frame the newest; from any thread."""
+        self._frame = frame
+        self._call()
+
+    def end(self) -> None:
+        """Lets every reader go."""
+        self._ended = True
+        self._call()
+
+    async def read(self) -> AsyncIterator[str]:
+        """Server-sent events: the newest frame at once, and each newer one, until the end."""
+        loop, fresh = asyncio.get_running_loop(), asyncio.Event()
+        fresh.set()
+
+        def wake() -> None:
+            loop.call_soon_threadsafe(fresh.set)
+
+        self._wake.add(wake)
+        seen: dict[str, int] = {}
+        try:
+            while not self._ended:
+                await fresh.wait()
+                fresh.clear()
+                if frame := self._frame:
+                    yield f"data: {frame.encode(seen)}\n\n"
+                    seen = {name: len(text) for name, text in frame.texts.items()}
+        finally:
+            self._wake.discard(wake)
+
+    def _call(self) -> None:
+        for wake in tuple(self._wake):
+            wake()
+
+
+class Streams:
+    """Streams that are open. Who knows a stream's name, which cannot be guessed, may read it."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, Stream] = {}
+
+    @contextmanager
+    def opened(self) -> Iterator[Stream]:
+        """A stream, for as long as the block runs."""
+        stream = Stream()
+        self._open[stream.name] = stream
+        try:
+            yield stream
+        finally:
+            del self._open[stream.name]
+            stream.end()
+
+    @property
+    def route(self) -> Route:
+        """Where the page reads."""
+        return Route(PATH, self._respond)
+
+    async def _respond(self, request: Request) -> Response:
+        stream = self._open.get(request.path_params["name"])
+        if stream is None:
+            return Response(status_code=404)
+        return StreamingResponse(stream.read(), media_type="text/event-stream", headers={"Cache-Control": "no-store"})

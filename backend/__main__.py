@@ -3,6 +3,8 @@
     python -m backend generate --prompt "Why is the sky blue?" --pic dynamic --ratio 4 --lambda-window 512
     python -m backend generate --prompt - --json < question.txt
     python -m backend capabilities --model embedded
+    python -m backend distill --out corpus.jsonl
+    python -m backend train --method ldpe --data corpus.jsonl --out assets/adapters/ldpe
 
 Text goes to stdout, progress to stderr. Exit status: 0, 1 when a run failed, 2 for a wrong setting, 130 when stopped.
 """
@@ -24,6 +26,7 @@ from pydantic import ValidationError
 from backend.settings import RunSettings, Watch
 from backend.steps import Finish, Step
 from backend.terminal import StatusLine
+from backend.training import command as training
 
 if TYPE_CHECKING:
     from backend.engine import Control, Lab
@@ -53,6 +56,7 @@ def parser() -> Parser:
     describe.set_defaults(run=_capabilities)
     for name in ("model", "precision"):
         _add_field(describe, name)
+    training.add(commands)
     for command in (generate, describe):
         command.add_argument("--models", type=Path, metavar="FILE", help="more allowed models: a JSON list of names")
         command.add_argument(

@@ -85,7 +85,7 @@ def hub_texts(name: str, most: int, seed: int = 0) -> Iterator[Text]:
 def samples(
     texts: Iterable[Text], tokenizer: PreTrainedTokenizerBase, longest_prompt: int, longest: int
 ) -> list[Sample]:
-    """Tokenised texts that are not held out, with prompts and responses cut to fit; those without an end are dropped."""
+    """Tokenised texts, responses cut to fit; without those held out, of a longer prompt or with no sentence end."""
     found = []
     for text in texts:
         if held_out(text.prompt) or not text.prompt.strip():

@@ -53,19 +53,20 @@ def distill(
     questions: int,
     prompts: Sequence[tuple[str, str]] = (),
     longest: int = 256,
+    turns: int = len(HINTS),
     seed: int = 0,
     report: Callable[[str], None] = print,
 ) -> int:
     """Write or extend the corpus at `out`; returns the number of pairs in it.
 
     questions: how many to sample from the model; prompts: (source, text) of others. longest: cap on an answer's
-    tokens. A manifest beside the corpus tells how it was made.
+    tokens. turns: answers to each question, every one under another hint. A manifest beside the corpus tells how it
+    was made.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     asked = _sampled(loaded, out.with_suffix(".questions.jsonl"), questions, seed)
     asked += [(source, text) for source, text in prompts if _length(loaded, text) <= LONGEST_PROMPT]
-    rounds = range(len(HINTS))
-    jobs = [(*question, HINTS[(i + turn) % len(HINTS)]) for turn in rounds for i, question in enumerate(asked)]
+    jobs = [(*question, HINTS[(i + turn) % len(HINTS)]) for turn in range(turns) for i, question in enumerate(asked)]
     done = _done(out)
     while done < len(jobs):
         shard = jobs[done : done + SHARD]

@@ -1,0 +1,101 @@
+"""The commands `train` and `distill`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from backend.training.settings import PRESETS, TrainSettings
+
+if TYPE_CHECKING:
+    from backend.models import Loaded
+
+METHODS = ("ldpe", "orpe", "lrpe", "pre", "mnt_ldpe", "mnt_orpe", "prompted")
+
+
+def add(commands: Any) -> None:
+    """Add both to the subparsers of `python -m backend`."""
+    _add_train(commands.add_parser("train", help="fine-tune an adapter for a length method", allow_abbrev=False))
+    _add_distill(commands.add_parser("distill", help="write a corpus in a model's own words", allow_abbrev=False))
+
+
+def _add_train(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(run=_train)
+    command.add_argument("--out", type=Path, required=True, help="folder to write the adapter to")
+    command.add_argument(
+        "--data", type=Path, action="append", default=[], help="a JSON-lines file of prompts and responses; may repeat"
+    )
+    command.add_argument("--hub", action="append", default=[], metavar="NAME", help="a data set on the hub; may repeat")
+    command.add_argument("--hub-rows", type=int, default=100_000, help="rows of each hub data set (100000)")
+    command.add_argument("--preset", choices=sorted(PRESETS), help="settings to start from")
+    for field in fields(TrainSettings):
+        flag = f"--{field.name.replace('_', '-')}"
+        default = "" if field.default is MISSING or field.default is None else f" ({field.default})"
+        if field.name == "method":
+            command.add_argument(flag, choices=METHODS, required=True, help="length method")
+        elif isinstance(field.default, bool):
+            command.add_argument(flag, action="store_true", default=argparse.SUPPRESS)
+        elif isinstance(field.default, tuple):
+            command.add_argument(flag, type=float, nargs=2, default=argparse.SUPPRESS, help=f"two numbers{default}")
+        else:
+            command.add_argument(flag, type=type(field.default or ""), default=argparse.SUPPRESS, help=default.strip())
+
+
+def _add_distill(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(run=_distill)
+    command.add_argument("--out", type=Path, required=True, help="the corpus to write or extend")
+    command.add_argument("--model", default="embedded")
+    command.add_argument("--questions", type=int, default=1000, help="questions to sample from the model (1000)")
+    command.add_argument("--prompts", type=Path, action="append", default=[], help="JSON lines with a field prompt")
+    command.add_argument("--longest", type=int, default=256, help="cap on an answer's tokens (256)")
+    command.add_argument("--turns", type=int, default=4, help="answers asked for each question, 1 to 4 (4)")
+    command.add_argument("--seed", type=int, default=0)
+
+
+def _train(options: argparse.Namespace) -> int:
+    from backend.training.data import hub_texts, samples, texts
+    from backend.training.train import train
+
+    names = {field.name for field in fields(TrainSettings)}
+    given = {name: value for name, value in vars(options).items() if name in names}
+    settings = TrainSettings(**{**PRESETS.get(options.preset, {}), **given})
+    if not options.data and not options.hub:
+        raise ValueError("nothing to train on: give --data FILE (see `python -m backend distill`), or --hub NAME")
+    if missing := [str(file) for file in options.data if not file.is_file()]:
+        raise ValueError(f"there is no file {', '.join(missing)}: write one with `python -m backend distill`")
+    loaded = _loaded(settings.model, "4bit" if settings.load_in_4bit else "bf16")
+    read = [text for file in options.data for text in texts(file)]
+    read += [text for name in options.hub for text in hub_texts(name, options.hub_rows, settings.seed)]
+    found = samples(read, loaded.tokenizer, settings.longest_prompt, settings.longest)
+    print(f"{len(found):,} samples from {len(read):,} texts", flush=True)
+    adapter = train(loaded, found, settings, options.out, _say)
+    print(f"adapter in {adapter.path}")
+    return 0
+
+
+def _distill(options: argparse.Namespace) -> int:
+    from backend.training.distill import distill
+
+    if not 1 <= options.turns <= 4:
+        raise ValueError(f"--turns {options.turns}: give 1 to 4")
+    prompts = []
+    for file in options.prompts:
+        rows = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+        prompts += [(file.stem, row["prompt"]) for row in rows]
+    loaded = _loaded(options.model, "bf16")
+    pairs = distill(loaded, options.out, options.questions, prompts, options.longest, options.turns, options.seed, _say)
+    print(f"{pairs:,} pairs in {options.out}")
+    return 0
+
+
+def _loaded(model: str, precision: str) -> Loaded:
+    from backend.models import Models, allowed
+
+    return Models(allowed(more=[model])).load(model, precision)
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)

@@ -1,0 +1,56 @@
+"""The settings of a training run, and named sets of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from backend.settings import Method
+from backend.training.curriculum import EVEN, SHORT_FIRST, Stage
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """Everything that decides a training run.
+
+    samples: responses to train on, in all. budget: tokens of a batch, padding included; accumulate: batches of an
+    optimiser step. gain: strength of the signal beside the token embeddings. longest_prompt, longest: tokens kept.
+    curriculum: 'short-first' or 'even'. targets: modules with a LoRA, 'all-linear' or names by commas. start: an
+    adapter to go on from. mnt_sigma, mnt_most: Max New Tokens++'s largest scale and shift, in tokens.
+    """
+
+    method: Method
+    model: str = "embedded"
+    samples: int = 12_000
+    budget: int = 600
+    accumulate: int = 1
+    gain: float = 0.5
+    rank: int = 6
+    alpha: float = 12
+    dropout: float = 0.0
+    targets: str = "all-linear"
+    rate: float = 1e-3
+    betas: tuple[float, float] = (0.9, 0.99)
+    longest_prompt: int = 300
+    longest: int = 224
+    curriculum: str = "short-first"
+    mnt_sigma: float = 64.0
+    mnt_most: int = 256
+    start: str | None = None
+    load_in_4bit: bool = False
+    seed: int = 0
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        return {"short-first": SHORT_FIRST, "even": EVEN}[self.curriculum]
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    # 000 §4: batches of one sequence, five of them to a step, the signal as strong as the token embeddings.
+    "butcher": {
+        "samples": 110_000, "budget": 1, "accumulate": 5, "gain": 1.0, "rank": 16, "alpha": 32, "dropout": 0.05,
+        "rate": 3e-4, "longest_prompt": 2048, "longest": 2048, "curriculum": "even", "mnt_sigma": 2048.0,
+        "mnt_most": 4096,
+    },
+    "smoke": {"samples": 200, "longest": 40},
+}  # fmt: skip

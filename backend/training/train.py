@@ -1,0 +1,316 @@
+"""Fine-tuning a LoRA to read a length signal (000 §3–4): one loop for every method and any causal LM.
+
+    python -m backend train --method ldpe --data corpus.jsonl --out assets/adapters/ldpe
+    accelerate launch -m backend train --method pre --model Qwen/Qwen3-8B --load-in-4bit --data corpus.jsonl --out …
+
+The loss is taken on response tokens and the end mark, the head applied to these alone. A run that was stopped goes on
+from its last checkpoint and ends as if it had not been.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from backend import adapters
+from backend.adapters import Adapter
+from backend.evaluation.machine import provenance
+from backend.models import Loaded
+from backend.prompt import end_ids
+from backend.settings import LIMIT_METHODS
+from backend.signals import SignalSettings, signal_rows
+from backend.signals.mnt import MntSettings, shifts, sigma
+from backend.signals.pre import noisy, pre
+from backend.signals.prompted import prompted
+from backend.signals.scale import constant
+from backend.training.curriculum import learning_rate, stage
+from backend.training.data import Sample, batches, prompt_ids
+from backend.training.settings import TrainSettings
+
+CHECKPOINT = "checkpoint.pt"
+LOG = "training.jsonl"
+Rows = list[tuple[tuple[int, ...], tuple[int, ...]]]
+
+
+@dataclass
+class Losses:
+    """Sums over label tokens: nats of end marks and of other tokens, and how many of each."""
+
+    end: float = 0.0
+    text: float = 0.0
+    ends: int = 0
+    texts: int = 0
+
+    def add(self, nll: Tensor, is_end: Tensor) -> None:
+        self.end += float(nll[is_end].sum())
+        self.text += float(nll[~is_end].sum())
+        self.ends += int(is_end.sum())
+        self.texts += int((~is_end).sum())
+
+    def means(self) -> dict[str, float]:
+        return {"loss_end": self.end / max(1, self.ends), "loss_text": self.text / max(1, self.texts)}
+
+
+@dataclass
+class Progress:
+    """Where a run is: optimiser steps done, samples and label tokens seen, seconds spent."""
+
+    step: int = 0
+    samples: int = 0
+    labels: int = 0
+    seconds: float = 0.0
+
+
+def train(loaded: Loaded, samples: Sequence[Sample], settings: TrainSettings, out: Path, report=print) -> Adapter:
+    """Train, and write the adapter at `out`; its log and checkpoint lie in `<out>.training` meanwhile.
+
+    samples: from `data.samples`. report: called with a line now and then. ValueError where no sample fits.
+    """
+    run = _Run(loaded, samples, settings, out.with_name(out.name + ".training"))
+    for line in run.steps():
+        report(line)
+    return run.save(out)
+
+
+class _Run:
+    def __init__(self, loaded: Loaded, samples: Sequence[Sample], settings: TrainSettings, folder: Path):
+        if not samples:
+            raise ValueError("no training sample fits: give more data, or raise --longest and --longest-prompt")
+        from accelerate import Accelerator
+
+        folder.mkdir(parents=True, exist_ok=True)
+        self.loaded, self.samples, self.settings, self.folder = loaded, samples, settings, folder
+        self.accelerator = Accelerator()
+        torch.manual_seed(settings.seed)
+        self.lora = _lora(loaded, settings)
+        self.optimiser = torch.optim.AdamW(
+            [p for p in self.lora.parameters() if p.requires_grad],
+            lr=settings.rate,
+            betas=settings.betas,
+            weight_decay=0,
+        )
+        self.model, self.optimiser = self.accelerator.prepare(_Likelihood(self.lora), self.optimiser)
+        self.end = end_ids(loaded)[0]
+        self.signal = _signal(loaded, settings)
+        self.progress = Progress()
+        if (folder / CHECKPOINT).exists():
+            self._restore()
+
+    def steps(self) -> Iterator[str]:
+        """Train to the end; a line of progress now and then."""
+        started, seen, last = time.monotonic() - self.progress.seconds, Losses(), time.monotonic()
+        self.model.train()
+        for group in islice(self._groups(), self.progress.step, None):
+            if self.progress.samples >= self.settings.samples:
+                break
+            rate = self._step(group, seen)
+            self.progress.seconds = time.monotonic() - started
+            if time.monotonic() - last > 20:
+                yield self._log(seen, rate)
+                seen, last = Losses(), time.monotonic()
+            if self.progress.step % 100 == 0:
+                self._checkpoint()
+        yield self._log(seen, 0.0)
+        self._checkpoint()
+
+    def save(self, out: Path) -> Adapter:
+        """Write the adapter, its training log and settings beside it."""
+        lengths = (min(s.cuts[0] for s in self.samples), self.settings.longest)
+        signal = self.signal and SignalSettings(**{**asdict(self.signal), "lengths": lengths, "mnt": self.signal.mnt})
+        for parameter in self.lora.parameters():
+            if parameter.requires_grad:
+                parameter.data = parameter.data.half()
+        adapter = adapters.save(out, self.lora, signal, self.settings.model)
+        about = provenance(self.settings.seed) | {"settings": asdict(self.settings), "result": asdict(self.progress)}
+        (out / "training.json").write_text(json.dumps(about, indent=1))
+        shutil.copy(self.folder / LOG, out / LOG)
+        return adapter
+
+    def _groups(self) -> Iterator[list[Rows]]:
+        """The batches of each optimiser step, the same in every run with these settings."""
+        settings, drawn, epoch = self.settings, 0, 0
+        workers, me = self.accelerator.num_processes, self.accelerator.process_index
+        size = settings.accumulate * workers
+        while True:
+            order = random.Random(f"{settings.seed} {epoch}")
+            now = stage(settings.stages, drawn / settings.samples)
+            found = batches(self.samples, now.longest, settings.budget, order, self._prompt)
+            if not found[0]:
+                raise ValueError(f"no response has a sentence end within {now.longest} tokens: give other data")
+            for start in range(0, len(found), size):
+                group = found[start : start + size]
+                drawn += sum(map(len, group))
+                yield group[me::workers] or group[:1]
+                if stage(settings.stages, drawn / settings.samples) != now:
+                    break
+            epoch += 1
+
+    def _prompt(self, sample: Sample, length: int) -> tuple[int, ...]:
+        if self.settings.method != "prompted":
+            return sample.prompt
+        return tuple(prompt_ids(prompted(sample.text, length, "tokens"), self.loaded.tokenizer))
+
+    def _step(self, group: list[Rows], seen: Losses) -> float:
+        settings, progress = self.settings, self.progress
+        share = min(1.0, progress.samples / settings.samples)
+        rate = learning_rate(settings.rate, share)
+        weight = stage(settings.stages, share).end_weight
+        for parameters in self.optimiser.param_groups:
+            parameters["lr"] = rate
+        labels = sum(len(response) + 1 for rows in group for _, response in rows)
+        for rows in group:
+            nll, is_end = self._nll(rows, share)
+            seen.add(nll.detach(), is_end)
+            weights = torch.where(is_end, weight, 1.0)
+            self.accelerator.backward((nll * weights).sum() / labels)
+        self.accelerator.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimiser.step()
+        self.optimiser.zero_grad()
+        progress.step += 1
+        progress.samples += sum(map(len, group)) * self.accelerator.num_processes
+        progress.labels += labels * self.accelerator.num_processes
+        return rate
+
+    def _nll(self, rows: Rows, share: float) -> tuple[Tensor, Tensor]:
+        """Nats [k] of all label tokens of a batch, and which of them are end marks."""
+        width = max(len(prompt) + len(response) for prompt, response in rows)
+        tokens = torch.full((len(rows), width), self.end)
+        wanted = torch.full((len(rows), width), -1)
+        for i, (prompt, response) in enumerate(rows):
+            whole = torch.tensor(prompt + response)
+            tokens[i, : len(whole)] = whole
+            wanted[i, len(prompt) - 1 : len(whole)] = torch.tensor((*response, self.end))
+        tokens, wanted = tokens.to(self.accelerator.device), wanted.to(self.accelerator.device)
+        embeds = self.lora.get_input_embeddings()(tokens)
+        if self.signal is not None:
+            embeds = (embeds + self._rows(rows, width, share).to(embeds.device)).to(embeds.dtype)
+        return self.model(embeds, wanted), _last_of_row(wanted >= 0)
+
+    def _rows(self, rows: Rows, width: int, share: float) -> Tensor:
+        """The length signal [b, width, d] as training shows it: counts shifted for MNT++, noise on PRE."""
+        assert self.signal is not None
+        prompts = torch.tensor([len(prompt) for prompt, _ in rows])[:, None]
+        targets = torch.tensor([len(response) for _, response in rows])[:, None]
+        if self.signal.mnt is not None:
+            scale = sigma(round(share * 10_000), 10_000, self.signal.mnt)
+            targets = targets + shifts(scale, self.signal.mnt.shift_max, len(rows))[:, None]
+        places, size = torch.arange(width)[None].expand(len(rows), -1), self.loaded.capabilities.width
+        if self.signal.kind == "pre":
+            ratio = ((places + 1 - prompts).double() / targets).clamp(0, 1)
+            return (pre(noisy(ratio, size), size) * self.signal.constant).float()
+        return signal_rows(self.signal, places, prompts, targets, size)
+
+    def _log(self, seen: Losses, rate: float) -> str:
+        progress = self.progress
+        row = asdict(progress) | seen.means() | {"rate": rate}
+        if self.accelerator.is_main_process:
+            with (self.folder / LOG).open("a") as stream:
+                stream.write(json.dumps(row) + "\n")
+        return (
+            f"step {progress.step} · {progress.samples:,} of {self.settings.samples:,} samples · "
+            f"{progress.labels / max(progress.seconds, 1e-9):.0f} label tokens/s · "
+            f"loss of the end {row['loss_end']:.3f}, of the text {row['loss_text']:.3f} · {progress.seconds:.0f} s"
+        )
+
+    def _checkpoint(self) -> None:
+        if not self.accelerator.is_main_process:
+            return
+        state = {
+            "settings": asdict(self.settings),
+            "progress": asdict(self.progress),
+            "lora": {name: p.detach().cpu() for name, p in self.lora.named_parameters() if p.requires_grad},
+            "optimiser": self.optimiser.state_dict(),
+            "random": torch.get_rng_state(),
+        }
+        torch.save(state, self.folder / "checkpoint.new")
+        (self.folder / "checkpoint.new").replace(self.folder / CHECKPOINT)
+
+    def _restore(self) -> None:
+        state = torch.load(self.folder / CHECKPOINT, map_location="cpu", weights_only=True)
+        changed = {f.name for f in fields(TrainSettings) if state["settings"][f.name] != getattr(self.settings, f.name)}
+        if changed:
+            raise ValueError(
+                f"{self.folder} holds a run with other settings ({', '.join(sorted(changed))}): "
+                "give the same, or another --out, or delete that folder"
+            )
+        parameters = dict(self.lora.named_parameters())
+        for name, stored in state["lora"].items():
+            parameters[name].data.copy_(stored)
+        self.optimiser.load_state_dict(state["optimiser"])
+        torch.set_rng_state(state["random"])
+        self.progress = Progress(**state["progress"])
+
+
+class _Likelihood(nn.Module):
+    """A causal LM as training needs it: embeddings [b, n, d], wanted ids [b, n] (−1: none) → nats [k] of the wanted."""
+
+    def __init__(self, lora: Any):
+        super().__init__()
+        self.lora = lora
+
+    def forward(self, embeds: Tensor, wanted: Tensor) -> Tensor:
+        model, labelled = self.lora.get_base_model(), wanted >= 0
+        # Padding stands on the right, where causal attention never sees it.
+        with torch.autocast(embeds.device.type, torch.bfloat16):
+            hidden = model.base_model(inputs_embeds=embeds, use_cache=False).last_hidden_state
+            logits = model.get_output_embeddings()(hidden[labelled])
+        return F.cross_entropy(logits.float(), wanted[labelled], reduction="none")
+
+
+def _last_of_row(labelled: Tensor) -> Tensor:
+    """Of the labelled places in row order, which are their row's last: the end marks."""
+    last = torch.zeros_like(labelled)
+    width = labelled.shape[1]
+    places = width - 1 - labelled.flip(1).int().argmax(1)
+    last[torch.arange(len(labelled)), places] = True
+    return last[labelled]
+
+
+def _signal(loaded: Loaded, settings: TrainSettings) -> SignalSettings | None:
+    if settings.method == "prompted":
+        return None
+    table = loaded.model.get_input_embeddings().weight
+    return SignalSettings(
+        kind=settings.method.removeprefix("mnt_"),
+        gain=settings.gain,
+        constant=constant(table, settings.gain),
+        lengths=(1, settings.longest),
+        mnt=_mnt(settings),
+    )
+
+
+def _mnt(settings: TrainSettings) -> MntSettings | None:
+    if settings.method not in LIMIT_METHODS:
+        return None
+    return MntSettings(sigma_start=0.1, sigma_max=settings.mnt_sigma, shift_max=settings.mnt_most)
+
+
+def _lora(loaded: Loaded, settings: TrainSettings) -> nn.Module:
+    """The model with a LoRA whose parameters are float32, new or gone on from `settings.start`."""
+    from peft import LoraConfig, PeftModel, get_peft_model, prepare_model_for_kbit_training
+
+    model = prepare_model_for_kbit_training(loaded.model) if settings.load_in_4bit else loaded.model
+    if settings.start:
+        found = PeftModel.from_pretrained(model, Adapter.load(settings.start).path, is_trainable=True)
+    else:
+        names = settings.targets.split(",") if "," in settings.targets else settings.targets
+        config = LoraConfig(
+            r=settings.rank, lora_alpha=settings.alpha, lora_dropout=settings.dropout, target_modules=names,
+            task_type="CAUSAL_LM",
+        )  # fmt: skip
+        found = get_peft_model(model, config)
+    for parameter in found.parameters():
+        if parameter.requires_grad:
+            parameter.data = parameter.data.float()
+    return found

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors import SafetensorError, safe_open
 
 from backend.embedded import HUB_COPY
-from backend.settings import SIGNAL_METHODS, Method
+from backend.settings import ADAPTER_METHODS, Method
 from backend.signals import SignalSettings
 
 ROOT = Path(__file__).parents[1] / "assets" / "adapters"
@@ -40,7 +40,7 @@ class _SignalFile(BaseModel):
     base: str = Field(min_length=1)
     width: int = Field(ge=2)
     sha256: str
-    signal: SignalSettings
+    signal: SignalSettings | None
 
 
 VERSION: int = _SignalFile.model_fields["version"].default
@@ -50,18 +50,20 @@ VERSION: int = _SignalFile.model_fields["version"].default
 class Adapter:
     """A checked adapter folder.
 
-    path: the folder, for Models.load. settings: its signal. base: id of the model it was trained on. width: of that
-    model's embeddings.
+    path: the folder, for Models.load. settings: its signal, None where the target stands in the prompt. base: id of
+    the model it was trained on. width: of that model's embeddings.
     """
 
     path: Path
-    settings: SignalSettings
+    settings: SignalSettings | None
     base: str
     width: int
 
     @property
     def method(self) -> Method:
         """The length method it serves."""
+        if self.settings is None:
+            return "prompted_tuned"
         return cast(Method, f"mnt_{self.settings.kind}" if self.settings.mnt else self.settings.kind)
 
     def check_width(self, width: int) -> None:
@@ -94,7 +96,7 @@ def base_of(model: str) -> str:
 
 def find(method: Method, model: str) -> Adapter | None:
     """The adapter for a length method on a model, None where there is none; AdapterError where it is damaged."""
-    if method not in SIGNAL_METHODS:
+    if method not in ADAPTER_METHODS:
         return None
     found = (Adapter.load(folder) for folder in _folders(method))
     fitting = next((adapter for adapter in found if adapter.base == base_of(model)), None)
@@ -108,11 +110,11 @@ def available(model: str) -> dict[str, str | None]:
     return {method: _missing(method, model) for method in get_args(Method)}
 
 
-def save(path: str | Path, lora: Any, settings: SignalSettings, base: str) -> Adapter:
+def save(path: str | Path, lora: Any, settings: SignalSettings | None, base: str) -> Adapter:
     """Write an adapter folder, whole or not at all, in the place of an older one.
 
-    lora: the trained peft model. settings: the signal it was trained with. base: id of the model below it, 'embedded'
-    or a hub id.
+    lora: the trained peft model. settings: the signal it was trained with, if any. base: id of the model below it,
+    'embedded' or a hub id.
     """
     from peft import get_peft_model_state_dict
     from safetensors.torch import save_file
@@ -145,7 +147,7 @@ def _folders(method: Method) -> Iterator[Path]:
 
 
 def _missing(method: Method, model: str) -> str | None:
-    if method not in SIGNAL_METHODS:
+    if method not in ADAPTER_METHODS:
         return None
     try:
         if find(method, model):

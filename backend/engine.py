@@ -21,7 +21,7 @@ from backend.positions import Policy
 from backend.probes import Probe
 from backend.prompt import TextStream, end_ids, token_ids
 from backend.runner import Runner, runner
-from backend.settings import LIMIT_METHODS, MAX_TARGET, SIGNAL_METHODS, RunSettings, Unit, Watch
+from backend.settings import ADAPTER_METHODS, LIMIT_METHODS, MAX_TARGET, SIGNAL_METHODS, RunSettings, Unit, Watch
 from backend.signals import SignalContext
 from backend.signals.units import characters, in_tokens, length, words
 from backend.steps import Finish, Logits, Reading, Reason, Step
@@ -97,14 +97,14 @@ class Lab:
             chooser=Chooser(settings, len(ids), end_ids(loaded)),
             text=TextStream(loaded.tokenizer),
         )
-        if adapter is not None:
+        if adapter is not None and adapter.settings is not None:
             run.signal = SignalContext(adapter.settings, [len(ids)], [run.goal() or 1])
         yield from run.events()
 
     def _prepared(self, settings: RunSettings) -> tuple[Loaded, Adapter | None]:
         """The loaded model, and the method's adapter where it has one."""
         adapter = adapters.find(settings.method, settings.model)
-        if adapter is None and settings.method in SIGNAL_METHODS:
+        if adapter is None and settings.method in ADAPTER_METHODS:
             raise ValueError(adapters.available(settings.model)[settings.method])
         loaded = self.models.load(settings.model, settings.precision, adapter.path if adapter else None)
         if adapter is not None:

@@ -7,7 +7,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from backend.models import Loaded
-from backend.settings import RunSettings
+from backend.settings import PROMPTED_METHODS, RunSettings
 from backend.signals.prompted import prompted
 
 LONGEST = 131_072
@@ -19,7 +19,7 @@ def token_ids(settings: RunSettings, tokenizer: PreTrainedTokenizerBase) -> Tens
     Raises ValueError where the prompt is too long to be read.
     """
     text = settings.prompt
-    if settings.method == "prompted":
+    if settings.method in PROMPTED_METHODS:
         text = prompted(text, settings.target, settings.unit)
     if tokenizer.chat_template:
         encoded = tokenizer.apply_chat_template(

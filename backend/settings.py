@@ -6,13 +6,17 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-Method = Literal["none", "prompted", "exp_decay", "ldpe", "orpe", "lrpe", "pre", "mnt_ldpe", "mnt_orpe"]
+Method = Literal[
+    "none", "prompted", "prompted_tuned", "exp_decay", "ldpe", "orpe", "lrpe", "pre", "mnt_ldpe", "mnt_orpe"
+]
 Unit = Literal["tokens", "words", "characters"]
 Pic = Literal["none", "naive", "ntk", "dynamic"]
 Precision = Literal["bf16", "fp32", "int8", "int4", "4bit"]
 
 SIGNAL_METHODS: tuple[Method, ...] = ("ldpe", "orpe", "lrpe", "pre", "mnt_ldpe", "mnt_orpe")
+ADAPTER_METHODS: tuple[Method, ...] = ("prompted_tuned", *SIGNAL_METHODS)
 LIMIT_METHODS: tuple[Method, ...] = ("mnt_ldpe", "mnt_orpe")
+PROMPTED_METHODS: tuple[Method, ...] = ("prompted", "prompted_tuned")
 
 MAX_PROMPT_CHARS = 400_000
 MAX_TARGET = 100_000

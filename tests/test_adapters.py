@@ -103,6 +103,7 @@ def test_available_gives_the_reason(tiny, root):
     reasons = available("embedded")
     assert [method for method, why in reasons.items() if why is None] == ["none", "prompted", "exp_decay"]
     assert "no adapter for ldpe" in reasons["ldpe"] and "train one" in reasons["ldpe"]
+    assert "no adapter for prompted_tuned" in reasons["prompted_tuned"]
     save(root / "ldpe", random_lora(tiny("llama")), LDPE, "embedded")
     assert available("embedded")["ldpe"] is None
     (root / "ldpe" / "adapter_model.safetensors").unlink()

@@ -13,7 +13,7 @@ from backend.training.settings import PRESETS, TrainSettings
 if TYPE_CHECKING:
     from backend.models import Loaded
 
-METHODS = ("ldpe", "orpe", "lrpe", "pre", "mnt_ldpe", "mnt_orpe", "prompted")
+METHODS = ("ldpe", "orpe", "lrpe", "pre", "mnt_ldpe", "mnt_orpe", "prompted_tuned")
 
 
 def add(commands: Any) -> None:

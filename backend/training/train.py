@@ -157,7 +157,7 @@ class _Run:
             epoch += 1
 
     def _prompt(self, sample: Sample, length: int) -> tuple[int, ...]:
-        if self.settings.method != "prompted":
+        if self.settings.method != "prompted_tuned":
             return sample.prompt
         return tuple(prompt_ids(prompted(sample.text, length, "tokens"), self.loaded.tokenizer))
 
@@ -278,7 +278,7 @@ def _last_of_row(labelled: Tensor) -> Tensor:
 
 
 def _signal(loaded: Loaded, settings: TrainSettings) -> SignalSettings | None:
-    if settings.method == "prompted":
+    if settings.method == "prompted_tuned":
         return None
     table = loaded.model.get_input_embeddings().weight
     return SignalSettings(

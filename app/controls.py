@@ -23,6 +23,7 @@ PROMPTS = {
 METHODS: dict[Method, tuple[str, str]] = {
     "none": ("Free", "The model ends when it likes; only the cap holds."),
     "prompted": ("Asked", "The target is written into the prompt."),
+    "prompted_tuned": ("Asked, tuned", "The target is written into the prompt, for a model trained to heed it."),
     "exp_decay": ("Decay", "The end token is favoured more and more past the target."),
     "ldpe": ("LDPE", "A countdown over prompt and response, added to the token embeddings."),
     "orpe": ("ORPE", "A countdown over the response alone, added to the token embeddings."),

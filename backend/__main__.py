@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args, get_origin
 
 from pydantic import ValidationError
 
+from backend.evaluation import command as evaluation
 from backend.settings import RunSettings, Watch
 from backend.steps import Finish, Step
 from backend.terminal import StatusLine
@@ -57,6 +58,7 @@ def parser() -> Parser:
     for name in ("model", "precision"):
         _add_field(describe, name)
     training.add(commands)
+    evaluation.add(commands)
     for command in (generate, describe):
         command.add_argument("--models", type=Path, metavar="FILE", help="more allowed models: a JSON list of names")
         command.add_argument(

@@ -1,0 +1,276 @@
+"""How well a method keeps to a length: held-out prompts of three kinds, targets in and beyond training (000, 001, 003).
+
+    python -m backend evaluate length --method ldpe
+    python -m backend evaluate length --method pre --data FOLDER --prompts 20
+
+Writes assets/results/length/<method>.json. The questions are the lab's own; FOLDER adds abstracts (scitldr_test.jsonl)
+and articles (hellobench_ht.jsonl). Greedy decoding, many responses at once.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from backend import adapters
+from backend.adapters import Adapter
+from backend.batch import Request, write
+from backend.evaluation.longform import repetition
+from backend.evaluation.machine import provenance
+from backend.evaluation.quality import bert_score, distinct, perplexity, rouge
+from backend.models import Loaded, Models
+from backend.prompt import end_ids, token_ids
+from backend.sentences import final
+from backend.settings import LIMIT_METHODS, Method, RunSettings, Unit
+from backend.signals import SignalSettings
+from backend.signals.units import in_tokens, length
+from backend.training.data import SUMMARISE
+
+OUT = Path(__file__).parents[2] / "assets" / "results" / "length"
+QUESTIONS = Path(__file__).with_name("questions.txt")
+IN_RANGE = (10, 20, 40, 60, 80, 100, 120, 150, 200)
+EDGES = (5, 300)
+BEYOND = (300, 500, 700, 1000)
+WORDS = (10, 25, 50, 100)
+CHANGES = ((120, 60), (60, 120), (40, 150), (150, 80))
+CHANGE_AT = 30
+MORE = 48
+LONGEST_PROMPT = 1024
+OUTLIER = 20
+RANGES = ("range", "beyond", "words", "changed")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One response. prompt: index within its kind; target and count: wanted and written, in `unit`; tokens: written.
+
+    ended: by the model; natural: as a sentence does. changed_from: the target in force for the first 30 tokens.
+    """
+
+    kind: str
+    prompt: int
+    target: int
+    unit: Unit
+    count: int
+    tokens: int
+    ended: bool
+    natural: bool
+    changed_from: int | None = None
+
+    @property
+    def error(self) -> int:
+        return self.count - self.target
+
+    @property
+    def plain(self) -> bool:
+        """Whether one target in tokens held from the first token to the last."""
+        return self.unit == "tokens" and self.changed_from is None
+
+
+@dataclass(frozen=True)
+class Written:
+    """An answer with its prompt and tokens."""
+
+    answer: Answer
+    text: str
+    tokens: list[int]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One response to ask for."""
+
+    kind: str
+    prompt: int
+    text: str
+    target: int
+    unit: Unit = "tokens"
+    changed_from: int | None = None
+
+
+def prompts(count: int, folder: Path | None = None) -> dict[str, list[str]]:
+    """Held-out prompts by kind, `count` of each; abstracts and articles where `folder` has them."""
+    found = {"questions": QUESTIONS.read_text("utf-8").splitlines()[:count]}
+    if folder is not None:
+        abstracts = _rows(folder / "scitldr_test.jsonl")
+        found["abstracts"] = [SUMMARISE + row["abstract"] for row in abstracts[:count]]
+        found["articles"] = [row["prompt"] for row in _rows(folder / "hellobench_ht.jsonl")[:count]]
+    return found
+
+
+def cases(asked: dict[str, list[str]], ranges: Sequence[str]) -> list[Case]:
+    """Every prompt under every target of the named ranges: 'range', 'beyond', 'words', 'changed'."""
+    found = []
+    for kind, texts in asked.items():
+        for index, text in enumerate(texts):
+            if "range" in ranges:
+                found += [Case(kind, index, text, target) for target in (*IN_RANGE, *EDGES)]
+            if "beyond" in ranges:
+                found += [Case(kind, index, text, target) for target in BEYOND if target not in EDGES]
+            if "words" in ranges:
+                found += [Case(kind, index, text, target, "words") for target in WORDS]
+            if "changed" in ranges:
+                found += [Case(kind, index, text, new, changed_from=old) for old, new in CHANGES]
+    return found
+
+
+def answers(
+    loaded: Loaded, method: Method, asked: Sequence[Case], signal: SignalSettings | None, report: Callable[[str], None]
+) -> Iterator[Written]:
+    """Ask for all cases at once; yields the answers as they end."""
+    requests = [_request(loaded, method, case) for case in asked]
+    # The longest first, so that the slots are full until the end.
+    order = sorted(range(len(asked)), key=lambda i: -requests[i].most)
+    room = max(len(request.ids) + request.most for request in requests)
+    responses = write(loaded.model, [requests[i] for i in order], end_ids(loaded), room, signal)
+    for done, (place, response) in enumerate(responses, 1):
+        case, text = asked[order[place]], loaded.tokenizer.decode(response.tokens)
+        if done % 50 == 0:
+            report(f"{done} of {len(asked)} answers")
+        answer = Answer(
+            kind=case.kind,
+            prompt=case.prompt,
+            target=case.target,
+            unit=case.unit,
+            count=length(case.unit, text, len(response.tokens)),
+            tokens=len(response.tokens),
+            ended=response.ended,
+            natural=final(text),
+            changed_from=case.changed_from,
+        )
+        yield Written(answer, case.text, response.tokens)
+
+
+def summary(found: Sequence[Answer]) -> dict[str, float]:
+    """Measures of 000 §5.1, 001 §4 and 003 §4 over answers."""
+    errors = [answer.error for answer in found]
+    absolute = [abs(error) for error in errors]
+    return {
+        "answers": len(found),
+        "mae": statistics.mean(absolute),
+        "sd": statistics.pstdev(absolute),
+        "median": statistics.median(absolute),
+        "bias": statistics.mean(errors),
+        "variance": 0.001 * statistics.mean(error**2 for error in errors),
+        "outliers": statistics.mean(error > OUTLIER for error in absolute),
+        "over": statistics.mean(error > 0 for error in errors),
+        "ended": statistics.mean(answer.ended for answer in found),
+        "natural": statistics.mean(answer.natural for answer in found),
+    }
+
+
+def ranges_of(found: Sequence[Answer]) -> dict[str, list[Answer]]:
+    """The answers by the range they belong to; in and beyond training also by kind of prompt."""
+    plain = [a for a in found if a.plain]
+    grouped = {
+        "10-200": [a for a in plain if 10 <= a.target <= 200],
+        "5-300": [a for a in plain if a.target <= 300],
+        "300-1000": [a for a in plain if a.target >= 300],
+        "words": [a for a in found if a.unit == "words"],
+        "changed": [a for a in found if a.changed_from is not None],
+    }
+    for kind, name in product(dict.fromkeys(a.kind for a in plain), ("10-200", "300-1000")):
+        grouped[f"{name} {kind}"] = [a for a in grouped[name] if a.kind == kind]
+    return {name: group for name, group in grouped.items() if group}
+
+
+def quality(loaded: Loaded, written: Sequence[Written]) -> dict[str, float]:
+    """The answers beside the untouched model's own to the same prompts, cut to the same lengths.
+
+    loaded: the untouched model. Perplexities are under it; ROUGE and BERTScore take its own answers as references.
+    """
+    own = _plain(loaded, {(w.answer.kind, w.answer.prompt): w for w in written})
+    rows = [(w, *own[w.answer.kind, w.answer.prompt]) for w in written if w.tokens]
+    mine = _perplexity(loaded, [(ids, w.tokens) for w, ids, _ in rows])
+    plain = _perplexity(loaded, [(ids, tokens[: len(w.tokens)]) for w, ids, tokens in rows])
+    texts = [loaded.tokenizer.decode(w.tokens) for w, _, _ in rows]
+    references = [loaded.tokenizer.decode(tokens[: len(w.tokens)]) for w, _, tokens in rows]
+    return {
+        "perplexity": mine,
+        "perplexity_plain": plain,
+        "perplexity_ratio": mine / plain,
+        **rouge(texts, references),
+        "bert_score": bert_score(texts, references).f1,
+        "distinct2": statistics.mean(distinct(w.tokens, 2) for w, _, _ in rows),
+        "repetition": statistics.mean(repetition(w.tokens) for w, _, _ in rows),
+        "repetition_plain": statistics.mean(repetition(tokens[: len(w.tokens)]) for w, _, tokens in rows),
+    }
+
+
+def _plain(loaded: Loaded, asked: dict[tuple[str, int], Written]) -> dict[tuple[str, int], tuple[Tensor, list[int]]]:
+    """Prompt ids and greedy answer of the untouched model for each prompt."""
+    most = max(IN_RANGE) + MORE
+    requests = [Request(_ids(loaded, RunSettings(prompt=w.text)), most) for w in asked.values()]
+    room = most + max(len(request.ids) for request in requests)
+    names = list(asked)
+    return {
+        names[index]: (requests[index].ids, response.tokens)
+        for index, response in write(loaded.model, requests, end_ids(loaded), room)
+    }
+
+
+def _perplexity(loaded: Loaded, pairs: Sequence[tuple[Tensor, list[int]]]) -> float:
+    pairs = [(ids, tokens) for ids, tokens in pairs if tokens]
+    found = perplexity(loaded.model, [ids.tolist() for ids, _ in pairs], [tokens for _, tokens in pairs])
+    return math.exp(sum(nats for nats, _ in found) / sum(tokens for _, tokens in found))
+
+
+def _ids(loaded: Loaded, settings: RunSettings) -> Tensor:
+    return token_ids(settings, loaded.tokenizer)[:LONGEST_PROMPT]
+
+
+def _request(loaded: Loaded, method: Method, case: Case) -> Request:
+    settings = RunSettings(prompt=case.text, method=method, target=case.target, limit=case.target, unit=case.unit)
+    most = 3 * case.target if case.unit == "words" else max(case.target, case.changed_from or 0)
+    return Request(_ids(loaded, settings), most + MORE, _goal(loaded.tokenizer, case))
+
+
+def _goal(tokenizer: PreTrainedTokenizerBase, case: Case) -> Callable[[list[int]], int]:
+    if case.unit != "tokens":
+        return lambda tokens: in_tokens(case.target, case.unit, tokenizer.decode(tokens), len(tokens))
+    old, new = case.changed_from or case.target, case.target
+    return lambda tokens: old if len(tokens) < CHANGE_AT else new
+
+
+def _rows(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+
+
+def evaluate(
+    models: Models,
+    model: str,
+    method: Method,
+    count: int,
+    ranges: Sequence[str] = RANGES,
+    folder: Path | None = None,
+    path: Path | None = None,
+    report: Callable[[str], None] = print,
+) -> dict[str, Any]:
+    """All of it as one document: provenance, answers, summary by range, quality.
+
+    folder: data sets of other kinds of prompts. path: an adapter that is not the lab's own. ValueError without one.
+    """
+    if path is None and (reason := adapters.available(model)[method]):
+        raise ValueError(reason)
+    adapter = Adapter.load(path) if path else adapters.find(method, model)
+    loaded = models.load(model, "bf16", adapter.path if adapter else None)
+    asked = [c for c in cases(prompts(count, folder), ranges) if method not in LIMIT_METHODS or c.unit == "tokens"]
+    result = provenance(seed=0) | {"method": method, "model": model}
+    written = list(answers(loaded, method, asked, adapter.settings if adapter else None, report))
+    judged = [
+        w for w in written if w.answer.kind == "questions" and w.answer.plain and w.answer.target <= max(IN_RANGE)
+    ]
+    return result | {
+        "answers": [asdict(w.answer) for w in written],
+        "summary": {name: summary(group) for name, group in ranges_of([w.answer for w in written]).items()},
+        "quality": quality(models.load(model), judged) if judged else None,
+    }

@@ -1,0 +1,237 @@
+"""Training: data, curriculum, the loss, exact resume, and that a signal is learnt."""
+
+import json
+import random
+
+import pytest
+import torch
+import torch.nn.functional as F
+from safetensors import safe_open
+
+from backend.__main__ import main
+from backend.adapters import Adapter
+from backend.capabilities import describe
+from backend.models import Loaded
+from backend.signals import SignalContext, signalling
+from backend.signals import attach as attach_signal
+from backend.training import train as training
+from backend.training.curriculum import EVEN, SHORT_FIRST, learning_rate, stage
+from backend.training.data import SUMMARISE, Sample, batches, held_out, samples, texts
+from backend.training.settings import PRESETS, TrainSettings
+from tests.conftest import tiny_model, tiny_tokenizer
+
+
+def tiny_loaded(family: str = "llama") -> Loaded:
+    model = tiny_model(family)
+    return Loaded(model, tiny_tokenizer(), describe("tiny", model, "fp32"))
+
+
+def letters(count: int = 24) -> list[Sample]:
+    """Prompts of a few letters, responses of one letter repeated, which may be cut anywhere."""
+    draw = random.Random(0)
+    return [
+        Sample("", tuple(draw.randrange(5, 90) for _ in range(draw.randrange(3, 9))), (7,) * 20, tuple(range(2, 20)))
+        for _ in range(count)
+    ]
+
+
+def quick(method: str = "ldpe", **changes) -> TrainSettings:
+    return TrainSettings(
+        **{"method": method, "samples": 48, "budget": 150, "rank": 4, "alpha": 8, "longest": 20} | changes
+    )
+
+
+# Data
+
+
+def test_every_tenth_prompt_is_held_out_whatever_surrounds_it():
+    share = sum(held_out(f"question {i}") for i in range(4000)) / 4000
+    assert 0.08 < share < 0.12
+    assert held_out("question 3") == held_out("  question 3\n")
+
+
+def test_files_are_read_by_their_fields(tmp_path):
+    def file(name, *rows):
+        (tmp_path / name).write_text("\n".join(map(json.dumps, rows)) + "\n")
+        return tmp_path / name
+
+    own = file("own.jsonl", {"prompt": "a", "response": "b", "source": "own", "id": "1", "ended": True}, {"done": 5})
+    assert [(t.source, t.prompt, t.response) for t in texts(own)] == [("own", "a", "b")]
+    file("prompts.jsonl", {"id": "q1", "prompt": "why?"})
+    answers = file("responses.jsonl", {"id": "q1", "response": "so."}, {"id": "gone", "response": "no."})
+    assert [(t.prompt, t.response) for t in texts(answers)] == [("why?", "so.")]
+    papers = file("papers.jsonl", {"abstract": "long", "tldr": "short", "title": "t"})
+    assert [(t.prompt, t.response) for t in texts(papers)] == [(SUMMARISE + "long", "short")]
+    with pytest.raises(ValueError, match="give prompt and response"):
+        list(texts(file("odd.jsonl", {"question": "x"})))
+
+
+def test_samples_leave_out_what_cannot_be_learnt(embedded):
+    from backend.training.data import Text
+
+    kept = next(f"Tell me about number {i}." for i in range(50) if not held_out(f"Tell me about number {i}."))
+    out = next(f"Tell me about number {i}." for i in range(200) if held_out(f"Tell me about number {i}."))
+    given = [
+        Text("t", kept, "One sentence. Two sentences. And a"),
+        Text("t", out, "One sentence."),
+        Text("t", kept, "no sentence"),
+        Text("t", kept + " word" * 300, "One sentence."),
+    ]
+    (found,) = samples(given, embedded.tokenizer, 100, 50)
+    assert [embedded.tokenizer.decode(found.response[:cut]) for cut in found.cuts] == [
+        "One sentence.",
+        "One sentence. Two sentences.",
+    ]
+
+
+def test_batches_keep_their_budget_and_their_cuts():
+    given = letters()
+    found = batches(given, 12, 60, random.Random(3))
+    rows = [row for batch in found for row in batch]
+    assert len(rows) == len(given)
+    assert all(2 <= len(response) <= 12 for _, response in rows)
+    for batch in found:
+        assert len(batch) == 1 or max(len(p) + len(r) + 1 for p, r in batch) * len(batch) <= 60
+    assert batches(given, 12, 60, random.Random(3)) == found != batches(given, 12, 60, random.Random(4))
+
+
+def test_stages_and_rates():
+    assert stage(SHORT_FIRST, 0.0).longest == 40 and stage(SHORT_FIRST, 1.0) == SHORT_FIRST[-1]
+    assert stage(EVEN, 0.3).end_weight == 1.0
+    rates = [learning_rate(1e-3, share / 100) for share in range(101)]
+    assert max(rates) <= 1e-3 and rates[-1] == 0 and rates[0] > 0
+    assert rates[3:] == sorted(rates[3:], reverse=True)
+
+
+# The loss
+
+
+@pytest.mark.parametrize("method", ["ldpe", "orpe", "lrpe"])
+def test_the_loss_is_that_of_the_whole_model_row_by_row(method, tmp_path):
+    loaded, settings = tiny_loaded(), quick(method)
+    run = training._Run(loaded, letters(), settings, tmp_path / "t")
+    rows = [((5, 6, 7, 8), (9, 10, 11)), ((5, 6), (12, 13, 14, 15, 16))]
+    with torch.no_grad(), torch.autocast("cpu", enabled=False):
+        nll, is_end = run._nll(rows, 0.0)
+    assert is_end.tolist() == [False] * 3 + [True] + [False] * 5 + [True]
+    attach_signal(loaded.model)
+    expected = []
+    for prompt, response in rows:
+        ids = torch.tensor([[*prompt, *response]])
+        with torch.no_grad(), signalling(SignalContext(run.signal, [len(prompt)], [len(response)])):
+            logits = run.lora.get_base_model()(ids).logits[0, len(prompt) - 1 :]
+        expected.append(F.cross_entropy(logits.float(), torch.tensor([*response, 2]), reduction="none"))
+    # The run computes in bf16, the reference in fp32.
+    torch.testing.assert_close(nll, torch.cat(expected), atol=0.3, rtol=0.05)
+
+
+def test_max_new_tokens_plus_plus_lengthens_counts_and_pre_is_noisy(tmp_path):
+    rows, loaded = [((5, 6, 7), (9,) * 12)], tiny_loaded()
+    for method in ("mnt_ldpe", "mnt_orpe", "pre"):
+        run = training._Run(loaded, letters(), quick(method), tmp_path / method)
+        torch.manual_seed(0)
+        early, late, again = (run._rows(rows, 15, share) for share in (0.0, 1.0, 1.0))
+        assert not torch.equal(late, again)
+        assert torch.equal(early[0, :2], again[0, :2]) == (method in ("pre", "mnt_orpe"))
+
+
+def test_an_adapter_starts_as_the_model_itself(tmp_path):
+    loaded = tiny_loaded()
+    ids = torch.arange(3, 30)[None]
+    before = loaded.model(ids).logits
+    run = training._Run(loaded, letters(), quick(), tmp_path / "t")
+    assert torch.equal(run.lora.get_base_model()(ids).logits, before)
+    assert {p.dtype for p in run.lora.parameters() if p.requires_grad} == {torch.float32}
+
+
+# The loop
+
+
+def trained(folder, settings, stop_at=None):
+    run = training._Run(tiny_loaded(), letters(), settings, folder)
+    step = run._step
+
+    def counted(group, seen):
+        if run.progress.step == stop_at:
+            run._checkpoint()
+            raise KeyboardInterrupt
+        return step(group, seen)
+
+    run._step = counted
+    try:
+        list(run.steps())
+    except KeyboardInterrupt:
+        return None
+    return {name: p.detach().clone() for name, p in run.lora.named_parameters() if p.requires_grad}
+
+
+@pytest.mark.parametrize("method", ["ldpe", "mnt_orpe", "pre"])
+def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(tmp_path, method):
+    settings = quick(method, dropout=0.1)
+    whole = trained(tmp_path / "whole", settings)
+    assert trained(tmp_path / "parts", settings, stop_at=3) is None
+    resumed = trained(tmp_path / "parts", settings)
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+def test_a_run_does_not_go_on_with_other_settings(tmp_path):
+    trained(tmp_path / "t", quick(), stop_at=2)
+    with pytest.raises(ValueError, match=r"other settings \(rate\)"):
+        trained(tmp_path / "t", quick(rate=1e-2))
+
+
+def test_training_learns_to_end_where_the_count_does(tmp_path):
+    settings = quick("orpe", samples=1500, budget=400, gain=1.0, rank=8, alpha=16, rate=5e-3, curriculum="even")
+    run = training._Run(tiny_loaded(), letters(), settings, tmp_path / "t")
+    held = [((40, 50, 60), (7,) * length) for length in (3, 8, 13, 18)]
+
+    def ends():
+        with torch.no_grad():
+            nll, is_end = run._nll(held, 0.0)
+        return nll[is_end].mean()
+
+    before = ends()
+    list(run.steps())
+    assert before > 2 and ends() < 0.3
+
+
+def test_an_adapter_lies_with_its_log_and_settings(tmp_path):
+    adapter = training.train(tiny_loaded(), letters(), quick("mnt_ldpe"), tmp_path / "mnt_ldpe", str)
+    assert Adapter.load(adapter.path).method == "mnt_ldpe" and adapter.settings.mnt.shift_max == 256
+    log = [json.loads(line) for line in (adapter.path / "training.jsonl").read_text().splitlines()]
+    assert log[-1]["samples"] >= 48 and {"loss_end", "loss_text", "rate", "seconds"} <= set(log[-1])
+    about = json.loads((adapter.path / "training.json").read_text())
+    assert about["settings"]["method"] == "mnt_ldpe" and about["commit"]
+    with safe_open(adapter.path / "adapter_model.safetensors", "pt") as tensors:
+        assert {tensors.get_tensor(name).dtype for name in tensors.keys()} == {torch.float16}
+
+
+def test_a_prompt_tuned_adapter_has_no_signal(tmp_path):
+    text = Sample("Say it.", (5, 6), (7,) * 20, tuple(range(2, 20)))
+    adapter = training.train(
+        tiny_loaded(), [text] * 8, quick("prompted_tuned", longest_prompt=200), tmp_path / "p", str
+    )
+    assert adapter.settings is None and adapter.method == "prompted_tuned"
+
+
+def test_presets_are_settings():
+    for name, values in PRESETS.items():
+        assert TrainSettings(**{"method": "ldpe", **values}), name
+    butcher = TrainSettings(method="ldpe", **PRESETS["butcher"])
+    assert (butcher.rank, butcher.alpha, butcher.dropout, butcher.rate) == (16, 32, 0.05, 3e-4)
+    assert (butcher.betas, butcher.accumulate, butcher.gain) == ((0.9, 0.99), 5, 1.0)
+
+
+# The command
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        ([], "nothing to train on"),
+        (["--data", "nowhere.jsonl"], "there is no file nowhere.jsonl"),
+    ],
+)
+def test_the_command_says_what_is_missing(arguments, words, tmp_path, capsys):
+    assert main(["train", "--method", "ldpe", "--out", str(tmp_path / "a"), *arguments]) == 2
+    assert words in capsys.readouterr().err

@@ -21,6 +21,22 @@ def final(text: str) -> bool:
     return bool(FINAL.search(text)) and not NUMBERED.search(text)
 
 
+def sentences(text: str) -> list[str]:
+    """The sentences of a text, stripped; a line ends one too.
+
+    >>> sentences("It rains. Dr. Low stays\\nat home.")
+    ['It rains.', 'Dr. Low stays', 'at home.']
+    """
+    text = text.strip()
+    found, start = [], 0
+    for space in re.finditer(r"\s+|$", text):
+        piece = text[start : space.start()]
+        if "\n" in space[0] or not space[0] or (final(piece) and not ABBREVIATED.search(piece)):
+            found.append(piece)
+            start = space.end()
+    return found if text else []
+
+
 def sentence_lengths(tokens: Sequence[int], tokenizer: PreTrainedTokenizerBase) -> list[int]:
     """Numbers of leading tokens after which a sentence ends, ascending; the whole is among them if it ends as one."""
     pieces = [tokenizer.decode([token]) for token in tokens]

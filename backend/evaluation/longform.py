@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 
 from backend.engine import Lab
 from backend.evaluation.machine import provenance
+from backend.evaluation.quality import distinct
 from backend.settings import RunSettings, Watch
 from backend.steps import Finish, Step
 
@@ -50,9 +50,7 @@ class Answer:
 
 def repetition(tokens: list[int]) -> float:
     """Share of the 4-grams of a response that are not its first of their kind; 0 below 4 tokens."""
-    grams = Counter(tuple(tokens[i : i + NGRAM]) for i in range(len(tokens) - NGRAM + 1))
-    total = sum(grams.values())
-    return 1 - len(grams) / total if total else 0.0
+    return 1 - distinct(tokens, NGRAM)
 
 
 def answer(lab: Lab, settings: RunSettings) -> Answer:

@@ -3,6 +3,16 @@
 window.LengthLab = (() => {
   "use strict";
 
+  // Gradio's sign that the page is loading goes on asking for pictures after it is gone, sixty a second for as long as
+  // the page is open, and each costs a layout. Requests are numbered: where for half a second each picture brings one
+  // besides the one made here, that one is the sign's, and is taken back.
+  function hush(pictures, number, steady) {
+    const next = requestAnimationFrame(() => hush(pictures - 1, next, next - number === 2 ? steady + 1 : 0));
+    if (steady === 30) cancelAnimationFrame(number + 1);
+    if (steady === 30 || !pictures) cancelAnimationFrame(next);
+  }
+  hush(1800, 0, 0);
+
   const dark = () => document.body.classList.contains("dark");
   const palette = () => window.LENGTH_LAB_PALETTES[dark() ? "dark" : "light"];
   const reduced = (value) => {

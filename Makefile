@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
 MODEL := test -d "$${LENGTH_LAB_CACHE:-.cache}/embedded" || $(PY) -m backend.embedded
 
-.PHONY: demo test bench longform lint screenshot clean
+.PHONY: demo test bench train-smoke longform lint screenshot clean
 
 demo: $(VENV)/.runs
 	@$(MODEL)
@@ -23,6 +23,12 @@ bench: $(VENV)/.develops
 	@$(MODEL)
 	@.ci/chromium
 	$(PY) -m app.bench $(ARGS)
+
+train-smoke: $(VENV)/.runs
+	@$(MODEL)
+	rm -rf .cache/smoke && $(PY) -m backend distill --out .cache/smoke/corpus.jsonl --questions 48 --turns 2 --longest 60
+	$(PY) -m backend train --method ldpe --preset smoke --data .cache/smoke/corpus.jsonl --out .cache/smoke/ldpe
+	$(PY) -m backend evaluate length --method ldpe --adapter .cache/smoke/ldpe --prompts 2 --ranges range --out .cache/smoke
 
 longform: $(VENV)/.runs
 	@$(MODEL)

@@ -29,6 +29,7 @@ def endpoint(lab: Any, runs: Runs) -> Callable[..., Iterator[dict[str, Any]]]:
         target: int = 100,
         unit: Unit = "tokens",
         limit: int = 200,
+        landing: int = 0,
         max_new_tokens: int = 256,
         pic: Pic = "none",
         ratio: float = 1.0,

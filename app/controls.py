@@ -139,6 +139,15 @@ def build(prompt: gr.Textbox, models: Sequence[str], missing: Mapping[Any, str |
                 ["tokens", "words", "characters"], value="tokens", label="Unit", scale=1, min_width=110
             )
         with gr.Column(elem_classes=["adv"]):
+            parts["landing"] = gr.Slider(
+                0,
+                32,
+                0,
+                step=1,
+                label="Landing",
+                info="endings tried near the target, to finish a sentence on it; 0 is off",
+                elem_id="landing",
+            )
             parts["limit"] = gr.Slider(1, 1000, 200, step=1, label="Limit of MNT++, in tokens", **_limit(missing))
         parts["max_new_tokens"] = gr.Slider(1, 4096, 256, step=1, label="Cap on new tokens", elem_id="cap")
     with gr.Column(elem_classes=["ll-panel"]):

@@ -41,13 +41,19 @@ class Chooser:
         self.random = torch.Generator().manual_seed(settings.seed)
         self.greedy = settings.temperature < COLDEST
 
-    def choose(self, logits: Tensor, read: list[int], goal: int | None) -> Choice:
-        """logits [vocabulary] in float32, token ids read so far, goal in tokens (for the decaying penalty)."""
+    def choose(self, logits: Tensor, read: list[int], goal: int | None, planned: int | None = None) -> Choice:
+        """logits [vocabulary] in float32, token ids read so far, goal in tokens (for the decaying penalty).
+
+        planned: the token that was chosen before, to be described alone.
+        """
         scores = logits.cpu()
         log_p = torch.log_softmax(scores, -1)
         shaping = self._shaping(goal)
         shaped = shaping(torch.tensor([read]), scores[None])[0] if shaping else scores
-        token = int(shaped.argmax()) if self.greedy else self._sampled(shaped)
+        if planned is None:
+            token = int(shaped.argmax()) if self.greedy else self._sampled(shaped)
+        else:
+            token = planned
         p = log_p.exp()
         spread = -torch.dot(p, log_p.clamp_min(-1e4))
         return Choice(token, float(p[token]), float(p[self.ends].sum()), float(spread))

@@ -16,6 +16,7 @@ from backend.adapters import Adapter
 from backend.cache import FramedCache
 from backend.capabilities import Capabilities
 from backend.choice import Choice, Chooser
+from backend.landing import Landing
 from backend.models import Loaded, Models
 from backend.positions import Policy
 from backend.probes import Probe
@@ -99,6 +100,10 @@ class Lab:
         )
         if adapter is not None and adapter.settings is not None:
             run.signal = SignalContext(adapter.settings, [len(ids)], [run.goal() or 1])
+        if settings.landing and settings.steered and settings.method not in LIMIT_METHODS:
+            run.landing = Landing(
+                run.runner, loaded.tokenizer, run.chooser.ends, settings.landing, settings.seed, settings.unit
+            )
         yield from run.events()
 
     def _prepared(self, settings: RunSettings) -> tuple[Loaded, Adapter | None]:
@@ -141,6 +146,7 @@ class _Run:
     chooser: Chooser
     text: TextStream
     signal: SignalContext | None = None
+    landing: Landing | None = None
 
     def events(self) -> Iterator[Step | Finish]:
         settings = self.settings
@@ -155,7 +161,7 @@ class _Run:
         read = self.ids.tolist()
         while not self.control.stopped and logits is not None:
             goal = self.goal()
-            choice = self.chooser.choose(logits, read, goal)
+            choice = self.chooser.choose(logits, read, goal, self._planned(logits, cache))
             if choice.token in self.chooser.ends:
                 reason = "eos"
                 break
@@ -182,6 +188,11 @@ class _Run:
     def _unit(self) -> Unit:
         """What the goal counts: a limit is always in tokens."""
         return "tokens" if self.settings.method in LIMIT_METHODS else self.settings.unit
+
+    def _planned(self, logits: Tensor, cache: FramedCache) -> int | None:
+        if self.landing is None:
+            return None
+        return self.landing.token(logits, cache, self.signal, self.text.tokens, self.control.goal(self.settings))
 
     def _prefill(self, cache: FramedCache, probe: Probe | None, started: float) -> tuple[Tensor | None, Reading | None]:
         """Read the prompt, in chunks that a stop can end; logits of its last row, or None when stopped."""

@@ -52,6 +52,9 @@ class RunSettings(BaseModel):
     target: int = Field(100, ge=1, le=MAX_TARGET, description="wanted length of the response, in `unit`")
     unit: Unit = Field("tokens", description="what the target counts")
     limit: int = Field(200, ge=1, le=MAX_TARGET, description="upper bound for Max New Tokens++, in tokens")
+    landing: int = Field(
+        0, ge=0, le=32, description="continuations tried near the target, to end a sentence on it; 0 is off"
+    )
     max_new_tokens: int = Field(256, ge=1, le=MAX_NEW_TOKENS, description="hard cap on generated tokens, always on")
 
     pic: Pic = Field("none", description="position-id compression policy (004)")

@@ -27,6 +27,7 @@ SETTINGS = st.builds(
     method=st.sampled_from(list(controls.METHODS)),
     target=st.integers(1, 1000),
     unit=st.sampled_from(["tokens", "words", "characters"]),
+    landing=st.integers(0, 32),
     max_new_tokens=st.integers(1, 4096),
     pic=st.sampled_from(list(controls.PICS)),
     ratio=st.floats(0.1, 64).map(lambda ratio: round(ratio, 3)),

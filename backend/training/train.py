@@ -4,7 +4,7 @@
     accelerate launch -m backend train --method pre --model Qwen/Qwen3-8B --load-in-4bit --data corpus.jsonl --out …
 
 The loss is taken on response tokens and the end mark, the head applied to these alone. A run that was stopped goes on
-from its last checkpoint and ends as if it had not been.
+from its last checkpoint and ends as if it had not been; with another number of samples it becomes longer or shorter.
 """
 
 from __future__ import annotations
@@ -238,7 +238,8 @@ class _Run:
 
     def _restore(self) -> None:
         state = torch.load(self.folder / CHECKPOINT, map_location="cpu", weights_only=True)
-        changed = {f.name for f in fields(TrainSettings) if state["settings"][f.name] != getattr(self.settings, f.name)}
+        kept = [field.name for field in fields(TrainSettings) if field.name != "samples"]
+        changed = {name for name in kept if state["settings"][name] != getattr(self.settings, name)}
         if changed:
             raise ValueError(
                 f"{self.folder} holds a run with other settings ({', '.join(sorted(changed))}): "

@@ -1,0 +1,62 @@
+"""Landing ends a sentence near the target, and changes nothing before."""
+
+import pytest
+
+from backend.engine import Control
+from backend.landing import REACH, SLACK
+from backend.sentences import final
+from backend.settings import RunSettings, Watch
+
+QUIET = Watch(enabled=False)
+
+
+def ask(**changes) -> RunSettings:
+    settings = {"prompt": "Why is the sea salty?", "method": "prompted", "max_new_tokens": 120, "watch": QUIET}
+    return RunSettings(**settings | changes)
+
+
+def run(lab, settings, control=None):
+    *steps, finish = lab.stream(settings, control)
+    return [step.token for step in steps], finish
+
+
+@pytest.mark.parametrize("target", [30, 45])
+def test_it_ends_a_sentence_near_the_target(lab, target):
+    _, finish = run(lab, ask(target=target, landing=8))
+    assert finish.reason == "eos" and final(finish.text)
+    assert abs(finish.error) <= SLACK
+
+
+def test_more_tries_do_not_land_farther(lab):
+    errors = [abs(run(lab, ask(target=37, landing=tries))[1].error) for tries in (1, 4, 12)]
+    assert errors[0] >= errors[1] >= errors[2]
+
+
+def test_before_its_reach_nothing_changes_and_a_seed_repeats(lab):
+    free, landed, again = (run(lab, ask(target=50, landing=tries))[0] for tries in (0, 4, 4))
+    assert landed[: 50 - REACH] == free[: 50 - REACH]
+    assert landed == again
+
+
+def test_words_are_counted_as_words(lab):
+    _, finish = run(lab, ask(target=30, unit="words", landing=8))
+    assert finish.reason == "eos" and abs(finish.words - 30) <= 4
+
+
+def test_a_target_moved_while_it_lands_is_landed_on(lab):
+    control, tokens, finish = Control(), [], None
+    for event in lab.stream(ask(target=30, landing=6), control):
+        if hasattr(event, "token"):
+            tokens.append(event.token)
+            if len(tokens) == 25:
+                control.retarget(60)
+        else:
+            finish = event
+    assert finish.error is not None and abs(finish.tokens - 60) <= SLACK
+
+
+def test_it_can_be_stopped_and_leaves_free_runs_alone(lab):
+    assert (
+        run(lab, ask(method="none", landing=8, max_new_tokens=20))[0]
+        == run(lab, ask(method="none", max_new_tokens=20))[0]
+    )

@@ -66,6 +66,11 @@ class Chunk:
     moves: dict[int, list[Move]]
     unframed: bool = False
 
+    @property
+    def groups(self) -> list[int]:
+        """The groups whose queries differ: the token's own, then the others seen."""
+        return [NEAR, *(group for group in (SQUEEZED, CAPPED) if group in self.pieces)]
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -93,15 +98,13 @@ class FramedCache:
         self._dropped = 0
         self.chunk: Chunk | None = None
         self.slots = 0
-        self._keys: list[Tensor] = []
-        self._values: list[Tensor] = []
-        self._raw: list[Tensor] = []
+        self._keys = self._values = self._raw = self._empty(0)
         self._allocate(room if policy.window is None else policy.sinks + policy.window + SLACK)
 
     # ---- storage
 
     def _allocate(self, slots: int) -> None:
-        """Buffers for at least `slots` tokens, one a layer, old contents kept."""
+        """Buffers for at least `slots` tokens, old contents kept."""
         slots = _whole(slots)
         self._keys = self._grown(self._keys, slots)
         self._values = self._grown(self._values, slots)
@@ -109,11 +112,13 @@ class FramedCache:
             self._raw = self._grown(self._raw, self.policy.sinks if self._only_sinks_move else slots)
         self.slots = slots
 
-    def _grown(self, old: list[Tensor], slots: int) -> list[Tensor]:
+    def _empty(self, slots: int) -> Tensor:
         s = self.shape
-        new = [torch.zeros(s.heads, slots, s.width, dtype=s.dtype, device=s.device) for _ in range(s.layers)]
-        for fresh, kept in zip(new, old, strict=bool(old)):
-            fresh[:, : kept.shape[1]] = kept
+        return torch.zeros(s.layers, s.heads, slots, s.width, dtype=s.dtype, device=s.device)
+
+    def _grown(self, old: Tensor, slots: int) -> Tensor:
+        new = self._empty(slots)
+        new[:, :, : old.shape[2]] = old
         return new
 
     @property
@@ -127,7 +132,13 @@ class FramedCache:
     @property
     def bytes(self) -> int:
         """Memory held, in bytes."""
-        return sum(t.numel() * t.element_size() for t in (*self._keys, *self._values, *self._raw))
+        return sum(t.nbytes for t in self.buffers)
+
+    @property
+    def buffers(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Keys in their frames, values, and unrotated keys of the first slots (of none, where no key changes its
+        frame), each [layers, heads, slots, width]."""
+        return self._keys, self._values, self._raw
 
     def _slot(self, token: int) -> int:
         return token if token < self.policy.sinks else token - self._dropped
@@ -142,9 +153,10 @@ class FramedCache:
             oldest = max(self.length + 1 - window, sinks + self._dropped)
             fall = oldest - sinks - self._dropped
             if fall > 0:
-                for buffer in (*self._keys, *self._values, *self._raw):
-                    if buffer.shape[1] > sinks:
-                        buffer[:, sinks : used - fall] = buffer[:, sinks + fall : used].clone()
+                for buffer in self.buffers:
+                    if buffer.shape[2] > sinks:
+                        for layer in buffer:
+                            layer[:, sinks : used - fall] = layer[:, sinks + fall : used].clone()
                 self._dropped += fall
                 used -= fall
         if used + n > self.slots:
@@ -185,10 +197,9 @@ class FramedCache:
         assert chunk is not None
         lo, hi = chunk.write, chunk.write + k.shape[1]
         self._values[layer][:, lo:hi] = v
-        if self._raw:
-            top = min(hi, self._raw[layer].shape[1])
-            if lo < top:
-                self._raw[layer][:, lo:top] = k[:, : top - lo]
+        top = min(hi, self._raw.shape[2])
+        if lo < top:
+            self._raw[layer][:, lo:top] = k[:, : top - lo]
         if self.rope is not None and chunk.born is not None:
             k = self.rope.rotate(k, chunk.born)
         self._keys[layer][:, lo:hi] = k

@@ -1,12 +1,13 @@
-"""Llama-shaped models on the CPU, with projections packed for it and joined where they read the same input.
+"""Llama-shaped models on the CPU: one token through compiled kernels, many rows through torch's products.
 
-The mathematics is transformers' own, layer by layer; what differs is the order of roundings in bf16 and the kernels.
-A single token's cost is the reading of the weights, so each is read once, in the layout its kernel wants: oneDNN's
-packed format reads about 1.6 times faster than the plain one at batch 1 (`make bench` reports the bandwidth reached).
+The mathematics is transformers' own; what differs is the order of roundings in bf16. A single token's cost is the
+reading of weights and cache, so each is read once, in the order in which it lies (`make bench` reports the bandwidth
+reached). Projections of the same input are joined, and the weights of all layers lie in one tensor.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,75 +19,79 @@ from transformers import PreTrainedModel
 from backend.attention import attend
 from backend.cache import FramedCache
 from backend.capabilities import LLAMA_SHAPED
+from backend.kernels import decoder, product
+from backend.kernels.attention import LANES
+from backend.kernels.place import past, place, stored
 from backend.probes import Probe
 
 LARGEST = 2_000_000_000
+Norm = tuple[Tensor, float]
 
 
 class Projection(Protocol):
-    """x [n, in] → [n, out], added to `residual` [n, out] where given."""
+    """The same projection of all layers: for many rows here, for one in `kernel`."""
 
-    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor: ...
+    kernel: product.Weights
+
+    def __call__(self, layer: int, x: Tensor) -> Tensor:
+        """x [n, in] → [n, out]."""
 
 
-class Packed:
-    """A projection in oneDNN's packed layout."""
+class Plain:
+    """Weights as they are: weight [layers, out, in], bias [layers, out]."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None):
-        self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), 1)
-        self.bias = bias
+        self.weight, self.bias = weight, _bias(weight, bias)
+        self.kernel = product.Plain(stored(weight), stored(self.bias.float()))
 
-    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        if residual is None:
-            return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
-        return torch.ops.mkldnn._linear_pointwise.binary(x, residual, self.weight, self.bias, "add")
+    def __call__(self, layer: int, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight[layer], self.bias[layer])
 
 
 class Int8:
-    """A projection with int8 weights, one scale a row: half the bytes of bf16; many rows go through bf16."""
+    """int8 weights, one scale a row: half the bytes of bf16."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None):
-        scale = weight.float().abs().amax(1).clamp_min(1e-12) / 127
-        self.weight = (weight.float() / scale[:, None]).round().to(torch.int8)
-        self.scale = scale.to(weight.dtype)
-        self.bias = bias
+        scale = torch.stack([layer.abs().amax(1) for layer in weight]).float().clamp_min(1e-12) / 127
+        steps = [(layer.float() / by[:, None]).round().to(torch.int8) for layer, by in zip(weight, scale, strict=True)]
+        self.weight, self.scale, self.bias = torch.stack(steps), scale, _bias(weight, bias)
+        self.kernel = product.Int8(stored(self.weight), stored(scale), stored(self.bias.float()))
 
-    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        if x.shape[0] == 1:
-            out = torch._weight_int8pack_mm(x, self.weight, self.scale)
-        else:
-            out = F.linear(x, self.weight.to(x.dtype)) * self.scale
-        return _completed(out, self.bias, residual)
+    def __call__(self, layer: int, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight[layer].to(x.dtype)) * self.scale[layer].to(x.dtype) + self.bias[layer]
 
 
 class Int4:
-    """A projection with 4-bit weights, a scale and an offset for every 32: the grid of the Q4_1 file format."""
-
-    GROUP = 32
+    """4-bit weights, a scale and an offset for every 32: the grid of the Q4_1 file format."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None):
-        groups = weight.float().unflatten(1, (-1, self.GROUP))
-        low, high = groups.aminmax(dim=-1)
-        scale = ((high - low) / 15).clamp_min(1e-12)
-        steps = ((groups - low[..., None]) / scale[..., None]).round().clamp(0, 15).to(torch.int32).flatten(1)
-        self.weight = torch.ops.aten._convert_weight_to_int4pack_for_cpu(steps, 1)
-        self.grid = torch.stack((scale, low + 8 * scale), -1).transpose(0, 1).contiguous().to(torch.bfloat16)
-        self.bias = bias
+        self.inputs, self.bias = weight.shape[2], _bias(weight, bias)
+        packed, scale, offset = (torch.stack(part) for part in zip(*map(_packed, weight), strict=True))
+        self.kernel = product.Int4(stored(packed), stored(scale), stored(offset), stored(self.bias.float()))
 
-    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        out = torch.ops.aten._weight_int4pack_mm_for_cpu(x.contiguous(), self.weight, self.GROUP, self.grid)
-        return _completed(out, self.bias, residual)
+    def __call__(self, layer: int, x: Tensor) -> Tensor:
+        weight = torch.empty(self.kernel.weight.shape[1], 2 * self.kernel.weight.shape[2], dtype=x.dtype)
+        product.restore(torch.get_num_threads(), self.kernel, layer, stored(weight))
+        return F.linear(x, weight[:, : self.inputs], self.bias[layer])
 
 
-def _completed(out: Tensor, bias: Tensor | None, residual: Tensor | None) -> Tensor:
-    """What a packed projection does within its kernel, after one that cannot."""
-    out = out if bias is None else out + bias
-    return out if residual is None else out + residual
+def _packed(weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Steps of weight [out, in] two to a byte, and the bf16 scales and offsets [out, groups] they are counted in."""
+    groups = F.pad(weight.float(), (0, -weight.shape[1] % product.GROUP)).unflatten(1, (-1, product.GROUP))
+    low, high = groups.aminmax(dim=-1)
+    scale, offset = ((high - low) / 15).clamp_min(1e-12).bfloat16(), low.bfloat16()
+    steps = ((groups - offset[..., None].float()) / scale[..., None].float()).round().clamp(0, 15).to(torch.uint8)
+    first, second = steps.chunk(2, -1)
+    return (first | second << 4).flatten(1), scale, offset
+
+
+def _bias(weight: Tensor, bias: Tensor | None) -> Tensor:
+    return torch.zeros(weight.shape[:2], dtype=weight.dtype) if bias is None else bias
 
 
 KINDS: dict[str, tuple[type, type]] = {
-    "bf16": (Packed, Packed),
-    "fp32": (Packed, Packed),
+    "bf16": (Plain, Plain),
+    "fp32": (Plain, Plain),
     "int8": (Int8, Int8),
     "int4": (Int4, Int8),
 }
@@ -94,22 +99,19 @@ KINDS: dict[str, tuple[type, type]] = {
 
 @dataclass(frozen=True)
 class Layer:
-    """One decoder layer's parameters; norms are (weight, epsilon)."""
+    """One decoder layer's norms, for many rows."""
 
-    qkv: Projection
-    out: Projection
-    gate_up: Projection
-    down: Projection
-    before: tuple[Tensor, float]
-    after: tuple[Tensor, float]
-    q_norm: tuple[Tensor, float] | None
-    k_norm: tuple[Tensor, float] | None
+    before: Norm
+    after: Norm
+    q_norm: Norm | None
+    k_norm: Norm | None
 
 
 class Fused:
     """A Llama-shaped causal LM for one sequence at a time.
 
-    precision: bf16 or fp32 keep the weights as they are; int8 and int4 round them (the head of int4 to int8).
+    precision: bf16 or fp32 keep the weights as they are, and the model's own become views of the joined ones; int8 and
+    int4 round a copy (the head of int4 to int8).
     """
 
     def __init__(self, model: PreTrainedModel, precision: str):
@@ -117,14 +119,22 @@ class Fused:
         body, head = KINDS[precision]
         self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
         self.width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        self.embedding = model.get_input_embeddings().weight
-        self.layers = [_layer(block, body) for block in model.base_model.layers]
+        blocks = model.base_model.layers
+        attention, mlp = [block.self_attn for block in blocks], [block.mlp for block in blocks]
+        self.qkv: Projection = body(*_joined([(x.q_proj, x.k_proj, x.v_proj) for x in attention]))
+        self.out: Projection = body(*_joined([(x.o_proj,) for x in attention]))
+        self.gate_up: Projection = body(*_joined([(x.gate_proj, x.up_proj) for x in mlp]))
+        self.down: Projection = body(*_joined([(x.down_proj,) for x in mlp]))
+        self.layers = [_layer(block) for block in blocks]
         self.norm = _norm(model.base_model.norm)
-        self.head = head(model.get_output_embeddings().weight, None)
+        self.head: Projection = head(model.get_output_embeddings().weight.detach()[None], None)
+        self._kernel = self._parameters()
 
     @torch.inference_mode()
     def hidden(self, embeds: Tensor, cache: FramedCache, probe: Probe | None = None) -> Tensor:
         """Hidden states [n, width] of the chunk that `cache.begin(n)` opened, from input embeddings [n, width]."""
+        if len(embeds) == 1:
+            return self._decoded(embeds[0], cache, probe)[None]
         x = embeds
         for index, layer in enumerate(self.layers):
             x = self._layer(layer, index, x, cache, probe)
@@ -134,20 +144,42 @@ class Fused:
 
     @torch.inference_mode()
     def logits(self, hidden: Tensor) -> Tensor:
-        """Next-token logits [n, vocabulary] in the model's type."""
-        return self.head(hidden)
+        """Next-token logits [n, vocabulary]."""
+        if len(hidden) > 1:
+            return self.head(0, hidden)
+        out = torch.empty(1, self.head.kernel.weight.shape[1])
+        decoder.logits(torch.get_num_threads(), self.head.kernel, hidden[0].float().numpy(), out[0].numpy())
+        return out
 
     def _layer(self, layer: Layer, index: int, x: Tensor, cache: FramedCache, probe: Probe | None) -> Tensor:
         n = x.shape[0]
-        qkv = layer.qkv(_rms(x, layer.before)).view(n, -1, self.width).transpose(0, 1)
+        qkv = self.qkv(index, _rms(x, layer.before)).view(n, -1, self.width).transpose(0, 1)
         q, k, v = qkv[: self.heads], qkv[self.heads : -self.kv_heads], qkv[-self.kv_heads :]
         q = _rms(q, layer.q_norm) if layer.q_norm else q
         k = _rms(k, layer.k_norm) if layer.k_norm else k
         mixed = attend(cache, index, q, k, v, self.width**-0.5, probe)
-        x = layer.out(mixed.transpose(0, 1).reshape(n, -1), x)
-        h = _rms(x, layer.after)
-        gate, up = layer.gate_up(h).chunk(2, -1)
-        return layer.down(F.silu(gate) * up, x)
+        x = x + self.out(index, mixed.transpose(0, 1).reshape(n, -1))
+        gate, up = self.gate_up(index, _rms(x, layer.after)).chunk(2, -1)
+        return x + self.down(index, F.silu(gate) * up)
+
+    def _decoded(self, embed: Tensor, cache: FramedCache, probe: Probe | None) -> Tensor:
+        """The last hidden state [width] of one token, in float32."""
+        where, members = place(cache), torch.get_num_threads()
+        work = decoder.work(self._kernel, past(cache), where, embed.float().numpy(), members)
+        decoder.decode(members, self._kernel, past(cache), where, work)
+        if probe is not None:
+            attended = int((where.pieces[:, 1] - where.pieces[:, 0]).sum())
+            entropy, queries, first = map(torch.from_numpy, (work.entropy, work.queries, work.first))
+            probe.token(entropy, queries, first[None], attended)
+        return torch.from_numpy(work.x)
+
+    def _parameters(self) -> decoder.Layers:
+        norms = [[getattr(layer, name) for layer in self.layers] for name in ("before", "after", "q_norm", "k_norm")]
+        weights = (torch.stack([norm[0].float() if norm else torch.empty(0) for norm in each]) for each in norms)
+        products = (self.qkv, self.out, self.gate_up, self.down)
+        return decoder.Layers(
+            *(p.kernel for p in products), *map(stored, weights), stored(self.norm[0].float()), self.norm[1]
+        )
 
 
 def fits(model: PreTrainedModel) -> bool:
@@ -159,32 +191,24 @@ def fits(model: PreTrainedModel) -> bool:
         and model.config.hidden_act == "silu"
         and not getattr(model, "is_quantized", False)
         and model.num_parameters() <= LARGEST
-        and torch.backends.mkldnn.is_available()
-        and (model.dtype == torch.float32 or torch.ops.mkldnn._is_mkldnn_bf16_supported())
+        and model.base_model.layers[0].self_attn.head_dim % LANES == 0
     )
 
 
-def _rms(x: Tensor, norm: tuple[Tensor, float]) -> Tensor:
+def _rms(x: Tensor, norm: Norm) -> Tensor:
     """RMS norm as Llama rounds it: normalised in float32, cast, then weighted."""
     weight, epsilon = norm
-    if x.numel() == x.shape[-1]:
-        square = torch.linalg.vector_norm(x, dtype=torch.float32).item() ** 2
-        return x * (square / x.shape[-1] + epsilon) ** -0.5 * weight
     wide = x.float()
     return weight * (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + epsilon)).to(x.dtype)
 
 
-def _norm(module: nn.Module) -> tuple[Tensor, float]:
-    return module.weight, module.variance_epsilon
+def _norm(module: nn.Module) -> Norm:
+    return module.weight.detach(), module.variance_epsilon
 
 
-def _layer(block: nn.Module, kind: type) -> Layer:
-    attention, mlp = block.self_attn, block.mlp
+def _layer(block: nn.Module) -> Layer:
+    attention = block.self_attn
     return Layer(
-        qkv=_joined((attention.q_proj, attention.k_proj, attention.v_proj), kind),
-        out=_joined((attention.o_proj,), kind),
-        gate_up=_joined((mlp.gate_proj, mlp.up_proj), kind),
-        down=_joined((mlp.down_proj,), kind),
         before=_norm(block.input_layernorm),
         after=_norm(block.post_attention_layernorm),
         q_norm=_norm(attention.q_norm) if hasattr(attention, "q_norm") else None,
@@ -192,7 +216,15 @@ def _layer(block: nn.Module, kind: type) -> Layer:
     )
 
 
-def _joined(linears: tuple[nn.Linear, ...], kind: type) -> Projection:
-    """Projections of the same input as one."""
-    biased = linears[0].bias is not None
-    return kind(torch.cat([x.weight for x in linears]), torch.cat([x.bias for x in linears]) if biased else None)
+def _joined(layers: Sequence[tuple[nn.Linear, ...]]) -> tuple[Tensor, Tensor | None]:
+    """Projections of the same input as one, for all layers: weight [layers, out, in], bias [layers, out].
+
+    The modules' own weights become views of it, so that a model is held once.
+    """
+    weight = torch.stack([torch.cat([linear.weight.detach() for linear in linears]) for linears in layers])
+    for joined, linears in zip(weight, layers, strict=True):
+        for linear, part in zip(linears, joined.split([len(linear.weight) for linear in linears]), strict=True):
+            linear.weight.data = part
+    if layers[0][0].bias is None:
+        return weight, None
+    return weight, torch.stack([torch.cat([linear.bias.detach() for linear in linears]) for linears in layers])

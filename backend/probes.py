@@ -71,12 +71,23 @@ class Probe:
         self._one: dict[int, Tensor] = {}
         self._rows: dict[int, Tensor] = {}
         self._state: Tensor | None = None
-        self._attended: Tensor | None = None
+        self._entropy: Tensor | None = None
+        self._queries: Tensor | None = None
+        self._attended = torch.zeros(1, dtype=torch.int64)
 
     def one(self, layer: int, scores: Tensor) -> None:
         """Take the decoded query's scores [heads, keys] of one layer."""
         self._one[layer] = scores
+        self._attended = torch.tensor([scores.shape[-1]])
         self._rows.pop(layer, None)
+
+    def token(self, entropy: Tensor, queries: Tensor, state: Tensor, attended: int) -> None:
+        """Take a query decoded by the kernels, which keep no scores: entropy [layers, heads]; queries [layers, groups,
+        heads, width] as they met the keys of each group; the first layer's output [1, width]; number of keys seen."""
+        self._entropy, self._queries, self._state = entropy, queries, state
+        self._attended = torch.tensor([attended])
+        self._one.clear()
+        self._rows.clear()
 
     def sampled(self, n: int) -> list[int]:
         """Which rows of a chunk of n are looked at: a few, evenly spread, the last one included."""
@@ -94,20 +105,34 @@ class Probe:
 
     def decoded(self) -> np.ndarray:
         """Attention entropy [layers, heads] of the query just decoded, in nats."""
+        if not self._one:
+            assert self._entropy is not None
+            return self._entropy.numpy()
         return entropy(torch.stack([self._one[i] for i in range(self.layers)])).cpu().numpy()
 
     def prefilled(self) -> tuple[np.ndarray, np.ndarray]:
         """Entropies [rows, layers, heads] of a chunk's sampled rows, and the number of keys [rows] each one saw."""
         if not self._rows:
-            return self.decoded()[None], np.array([self._one[0].shape[-1]])
+            return self.decoded()[None], self._attended.cpu().numpy()
         stacked = torch.stack([self._rows[i] for i in range(self.layers)], 1)
-        assert self._attended is not None
         return stacked.cpu().numpy(), self._attended.cpu().numpy()
 
     def logits(self, cache: FramedCache, layer: int, head: int) -> Logits:
         """The logits of one layer and head for the last row read; both are clipped to what the model has."""
         layer, head = min(layer, self.layers - 1), min(head, self.heads - 1)
-        return by_distance(self._one[layer][head].float().cpu().numpy(), distances(cache), layer, head)
+        scores = self._one[layer][head] if self._one else self._scores(cache, layer, head)
+        return by_distance(scores.float().cpu().numpy(), distances(cache), layer, head)
+
+    def _scores(self, cache: FramedCache, layer: int, head: int) -> Tensor:
+        """One head's scores [keys] of a query decoded by the kernels, from the keys as they still stand."""
+        chunk, kv_head = cache.chunk, head * cache.shape.heads // self.heads
+        assert chunk is not None and self._queries is not None
+        found = [
+            cache.keys(layer, piece.lo, piece.hi)[kv_head].float() @ query
+            for group, query in zip(chunk.groups, self._queries[layer, :, head], strict=True)
+            for piece in chunk.pieces.get(group, ())
+        ]
+        return torch.cat(found) * cache.shape.width**-0.5
 
     def states(self, rows: list[int] | None = None) -> np.ndarray:
         """First-layer outputs [rows, width] as float16."""

@@ -11,8 +11,9 @@ from starlette.routing import Route
 from app import controls, live
 from app.api import endpoint
 from app.buttons import QUIET
+from app.results import route
 from app.runs import Runs
-from app.tabs import compare, generate, learn, long_context
+from app.tabs import compare, generate, learn, long_context, results
 from app.tabs.generate import Adapters
 from app.view import sentence
 
@@ -53,12 +54,14 @@ def build(lab: Any, adapters: Adapters, runs: Runs, concurrency: int = 1) -> Pag
                 compare.build(lab, runs, adapters)
             with gr.Tab("Long context", id="long"):
                 long_context.build(lab, runs)
+            with gr.Tab("Results", id="results") as opened:
+                results.build(opened)
             with gr.Tab("Learn", id="learn"):
                 learn.build()
         gr.api(endpoint(lab, runs), api_name="generate", concurrency_id="model")
         _opening(demo, lab, adapters, parts, model, again)
         demo.unload(_closing(runs))
-    demo.routes = [*live.routes(), runs.streams.route]
+    demo.routes = [*live.routes(), runs.streams.route, route()]
     demo.queue(default_concurrency_limit=concurrency, max_size=64)
     # Gradio looks into its queue a thousand times a second, and each look takes the interpreter's lock from the run.
     demo._queue.sleep_when_free = demo._queue.progress_update_sleep_when_free = QUEUE_PERIOD

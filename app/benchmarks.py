@@ -1,0 +1,219 @@
+"""Recorded results other than length: each kind is one function from its file to what the page shows.
+
+A new kind needs a model of its file, such a function and a line in KINDS; a file without one is shown as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from app import charts, published
+from app.charts import Chart
+from app.results import UNKNOWN, Recorded, Table, figure, percent, text
+
+PLAIN, ENGINE = "transformers bf16", "engine bf16, probes"
+# The look of a case in the chart, by the first word of these that its name holds.
+COLOURS = {"bf16": "@c1", "fp32": "@c3", "int8": "@c2", "int4": "@c4"}
+DASHES = {"Λ": "dash", "attentions": "dashdot", "transformers": "dot"}
+
+
+@dataclass
+class Shown:
+    """What a file shows: a sentence, tables, a chart where the kind has one, and where a part was measured apart."""
+
+    words: str
+    tables: list[Table] = field(default_factory=list)
+    chart: Chart | None = None
+    apart: str = ""
+
+
+class Rate(BaseModel):
+    """prefill, decode: tokens/s; bandwidth: share of what copying reaches; memory: bytes at the peak."""
+
+    model_config = ConfigDict(extra="allow")
+
+    case: str
+    context: int
+    prefill: float | None = None
+    decode: float | None = None
+    bandwidth: float | None = None
+    memory: float | None = None
+
+
+class Behind(Recorded):
+    """The same run alone, with probes, over the API and behind the page in a browser."""
+
+    tokens: int
+    tokens_per_second: dict[str, float]
+
+
+class Bench(Recorded):
+    """assets/results/bench.json."""
+
+    short: list[Rate] = Field(default_factory=list)
+    long: list[Rate] = Field(default_factory=list)
+    page: Behind | None = None
+
+
+class LongForm(Recorded):
+    """assets/results/longform.json. summary: measures by position policy."""
+
+    summary: dict[str, dict[str, Any]]
+    settings: dict[str, Any] = Field(default_factory=dict)
+
+
+def speed(bench: Bench) -> Shown:
+    """Tokens per second of decoding and of reading, by context, and what the page costs."""
+    rates = [*bench.short, *bench.long]
+    tables = [
+        _pivot("Decoding, tokens per second after a context of", rates, lambda rate: rate.decode),
+        _pivot("Reading, tokens per second of a context of", rates, lambda rate: rate.prefill),
+    ]
+    shown = Shown(f"{_gains(rates)} {published.SPEED}".strip(), tables, _speed_chart(rates))
+    if bench.page:
+        rows = [[way, figure(rate)] for way, rate in bench.page.tokens_per_second.items()]
+        tables.append(Table(f"The same run of {bench.page.tokens} tokens", ["way", "tokens per second"], rows))
+        shown.apart = f"the run behind the page: {bench.page.provenance}"
+    return shown
+
+
+def long_answers(result: LongForm) -> Shown:
+    """Lengths, endings and repetition under position-id compression, beside 004 table 7."""
+    columns = [
+        "policy", "answers", "tokens, mean", "tokens, median", "words, mean", "repetition", "ended", "corrupted",
+        "004 table 7: tokens (% corrupted)",
+    ]  # fmt: skip
+    rows = [
+        [
+            policy,
+            text(found.get("responses")),
+            figure(found.get("tokens_mean")),
+            figure(found.get("tokens_median")),
+            figure(found.get("words_mean")),
+            *(percent(found.get(key)) for key in ("repetition_mean", "ended", "corrupted")),
+            _published(policy),
+        ]
+        for policy, found in result.summary.items()
+    ]
+    words = ", ".join(f"{key.replace('_', ' ')} {text(value)}" for key, value in result.settings.items())
+    caption = "Long answers by position policy" + (f" ({words})" if words else "")
+    return Shown(_longest(result.summary), [Table(caption, columns, rows, quoted=len(columns) - 1)])
+
+
+def anything(result: Recorded) -> Shown:
+    """A file of no known kind: each list of records or record of records in it as a table, the rest in a sentence."""
+    tables, told = [], []
+    for key, value in (result.model_extra or {}).items():
+        rows = _records(value)
+        if rows:
+            columns = list(dict.fromkeys(name for row in rows for name in row))
+            tables.append(Table(key, columns, [[text(row.get(name)) for name in columns] for row in rows]))
+        else:
+            told.append(f"{key.replace('_', ' ')}: {text(value)}")
+    return Shown("; ".join(told), tables)
+
+
+class Kind(NamedTuple):
+    """title: of its section. command: makes the file. model: checks it. show: what the page has of it.
+
+    chart: heading and hint of the chart that `show` makes, or None where it makes none.
+    """
+
+    title: str
+    command: str
+    model: type[Any]
+    show: Callable[[Any], Shown]
+    chart: tuple[str, str] | None = None
+
+
+KINDS = {
+    "bench.json": Kind(
+        "Speed", "make bench", Bench, speed, ("Decoding speed", "Tokens per second after a context; probes off")
+    ),
+    "longform.json": Kind("Long answers", "python -m backend.evaluation.longform", LongForm, long_answers),
+}
+OTHER = Kind("", "", Recorded, anything)
+
+
+def _pivot(caption: str, rates: Sequence[Rate], of: Callable[[Rate], float | None]) -> Table:
+    contexts = sorted({rate.context for rate in rates})
+    cases: dict[str, dict[int, float | None]] = {}
+    for rate in rates:
+        cases.setdefault(rate.case, {})[rate.context] = of(rate)
+    rows = [[case, *(figure(found.get(context)) for context in contexts)] for case, found in cases.items()]
+    return Table(caption, ["case", *(f"{context:,}" for context in contexts)], rows)
+
+
+def _speed_chart(rates: Sequence[Rate]) -> Chart:
+    layout = charts.axes("tokens of context", "tokens per second")
+    contexts = sorted({rate.context for rate in rates})
+    layout["xaxis"] |= {"type": "log", "tickvals": contexts, "ticktext": [f"{context:,}" for context in contexts]}
+    layout["yaxis"]["rangemode"] = "tozero"
+    data = [
+        _speed_line(case, rates) for case in dict.fromkeys(rate.case for rate in rates if "probes" not in rate.case)
+    ]
+    charts.legend(layout, data)
+    rows = [
+        [rate.case, rate.context, text(rate.prefill), text(rate.decode), percent(rate.bandwidth), _gib(rate.memory)]
+        for rate in rates
+    ]
+    columns = ("case", "context", "reading", "decoding", "of copy bandwidth", "peak memory")
+    return Chart(data, layout, _gains(rates), columns, rows)
+
+
+def _speed_line(case: str, rates: Sequence[Rate]) -> dict[str, Any]:
+    mine = sorted((rate.context, rate.decode) for rate in rates if rate.case == case and rate.decode is not None)
+    colour = next((colour for word, colour in COLOURS.items() if word in case), "@muted")
+    dash = next((dash for word, dash in DASHES.items() if word in case), "solid")
+    x, y = [context for context, _ in mine], [decode for _, decode in mine]
+    return charts.line(x, y, colour, case, dash=dash, mode="lines+markers", hover="%{y:,.1f}")
+
+
+def _gains(rates: Sequence[Rate]) -> str:
+    """How much faster than transformers the engine and its Λ window are, each where both went farthest."""
+    window = [rate.case for rate in rates if "Λ" in rate.case and "probes" not in rate.case]
+    told = [_gain(rates, case) for case in (ENGINE, *window[:1])]
+    return " ".join(sentence for sentence in told if sentence)
+
+
+def _gain(rates: Sequence[Rate], case: str) -> str:
+    plain = {rate.context: rate.decode for rate in rates if rate.case == PLAIN and rate.decode}
+    mine = {rate.context: rate.decode for rate in rates if rate.case == case and rate.decode and rate.context in plain}
+    if not mine:
+        return ""
+    context = max(mine)
+    fast, slow = mine[context], plain[context]
+    return f"After {context:,} tokens {case} decodes {fast:.1f} tokens/s, {PLAIN} {slow:.1f} ({fast / slow:.1f}×)."
+
+
+def _gib(size: float | None) -> str:
+    return UNKNOWN if size is None else f"{size / 2**30:.2f} GiB"
+
+
+def _published(policy: str) -> str:
+    """What 004 publishes of a policy named "plain" or "dynamic … s=4"."""
+    ratio = re.fullmatch(r"dynamic .*s=([\d.]+)", policy)
+    return published.DYNAMIC.get(1.0 if policy == "plain" else float(ratio[1]) if ratio else 0.0, UNKNOWN)
+
+
+def _longest(summary: Mapping[str, Mapping[str, Any]]) -> str:
+    means = {policy: found.get("tokens_mean") for policy, found in summary.items()}
+    known = {policy: mean for policy, mean in means.items() if isinstance(mean, int | float)}
+    if not known:
+        return "The file holds no mean length."
+    best = max(known, key=lambda policy: known[policy])
+    return f"The longest answers on average are those of {best}: {figure(known[best])} tokens."
+
+
+def _records(value: Any) -> list[dict[str, Any]]:
+    """The rows of a list of records, or of a record of records with their names in front; [] for anything else."""
+    if isinstance(value, list) and value and all(isinstance(row, dict) for row in value):
+        return value
+    if isinstance(value, dict) and value and all(isinstance(row, dict) for row in value.values()):
+        return [{"name": name, **row} for name, row in value.items()]
+    return []

@@ -1,0 +1,70 @@
+"""Figures the papers publish, as they print them: other models, other data, there to compare with."""
+
+from __future__ import annotations
+
+from app.results import Table
+
+COUNTDOWN = "003 table 1, RPE on BART-L: MAE 1.6 ± 3.6 (CNN/DM), 0.7 ± 1.1 (XSum)"
+COUNTDOWN_BEYOND = "003 table 3, RPE: > 20 off 10.8 % at 300–350 to 95.8 % at 950–1,000"
+VARIANCE = "001 table 4, headlines of 30, 50, 75 characters: variance"
+
+# Which method and range of lengths a paper's figures belong to.
+LENGTH: dict[tuple[str, str], tuple[str, ...]] = {
+    ("none", "10-200"): (
+        "003 table 1, BART-L without control: MAE 19.2 ± 17 (CNN/DM), 5.8 ± 5 (XSum)",
+        f"{VARIANCE} 193.119, 138.566, 620.887 without control",
+    ),
+    ("prompted_tuned", "10-200"): ("000 §5.1.2, summaries, Mistral: mean error 24.8 tokens",),
+    ("ldpe", "10-200"): (
+        "000 abstract: mean error < 3 tokens; §5.1.2, summaries: 2.8 (Mistral), 2.4 (Llama)",
+        COUNTDOWN,
+        f"{VARIANCE} 0.015, 0.012, 0.013",
+    ),
+    ("orpe", "10-200"): ("000 table 1, one prompt, Llama: 12, 89, 149, 197 for 10, 90, 150, 200", COUNTDOWN),
+    ("lrpe", "10-200"): (f"{VARIANCE} 0.082, 0.071, 0.187",),
+    ("pre", "10-200"): (
+        "003 table 1, BART-L: MAE 0.5 ± 0.3 (CNN/DM), 0.1 ± 0.2 (XSum); table 4, questions: 0.0 ± 0.1",
+    ),
+    ("ldpe", "300-1000"): (COUNTDOWN_BEYOND,),
+    ("orpe", "300-1000"): (COUNTDOWN_BEYOND,),
+    ("pre", "300-1000"): ("003 table 3, PRE: > 20 off 0.4 % at 300–350 to 19.8 % at 950–1,000",),
+}
+
+# 003 table 3: per cent of summaries more than 20 tokens off, targets 300–350, 350–400, … 950–1,000 (CNN/DM, BART-L).
+BUCKETS = tuple(range(325, 1000, 50))
+OUTLIERS = {
+    "RPE": (10.8, 15.4, 22.3, 28.0, 37.0, 50.1, 51.4, 53.9, 64.8, 70.3, 75.1, 81.3, 84.9, 95.8),
+    "PRE": (0.4, 1.0, 1.5, 3.4, 4.3, 5.4, 4.0, 7.4, 10.9, 9.9, 9.0, 8.4, 8.9, 19.8),
+}
+
+SUMMARIES = Table(
+    "Published: summaries against those of GPT-3.5, by target in tokens (000 table 2)",
+    ("model", "target", "BERT score", "R-1", "R-2", "R-Lsum"),
+    (
+        ("Llama-LDPE", "0 to 100", "0.715", "0.522", "0.304", "0.420"),
+        ("Llama-LDPE", "100 to 200", "0.690", "0.497", "0.231", "0.331"),
+        ("Llama-LDPE", "200 to 300", "0.713", "0.554", "0.264", "0.380"),
+        ("Llama-LDPE", "300 to 400", "0.695", "0.544", "0.242", "0.403"),
+        ("Llama-LDPE", "400 to 500", "0.680", "0.531", "0.230", "0.403"),
+        ("Mistral-LDPE", "0 to 100", "0.712", "0.516", "0.303", "0.416"),
+        ("Mistral-LDPE", "100 to 200", "0.692", "0.501", "0.232", "0.330"),
+        ("Mistral-LDPE", "200 to 300", "0.701", "0.530", "0.248", "0.351"),
+        ("Mistral-LDPE", "300 to 400", "0.696", "0.531", "0.233", "0.388"),
+        ("Mistral-LDPE", "400 to 500", "0.690", "0.537", "0.238", "0.405"),
+        ("Mistral-Prompted", "0 to 100", "0.714", "0.513", "0.301", "0.415"),
+        ("Mistral-Prompted", "100 to 200", "0.690", "0.497", "0.230", "0.328"),
+        ("Mistral-Prompted", "200 to 300", "0.706", "0.540", "0.260", "0.362"),
+        ("Mistral-Prompted", "300 to 400", "0.696", "0.530", "0.233", "0.380"),
+        ("Mistral-Prompted", "400 to 500", "0.686", "0.522", "0.233", "0.398"),
+    ),
+)
+
+SPEED = "002 appendix D, Llama-2-7B at 32k on an A100: Λ reads 3.16× and decodes 2.72× as fast as plain."
+
+# 004 table 7, HelloBench: mean tokens and per cent of corrupted responses by compression ratio.
+DYNAMIC = {
+    0.25: "LLaMA-3.1-8B 857 (0), Qwen-2.5-7B 855 (4.88), GLM-4-9B 973 (3.25)",
+    1.0: "LLaMA-3.1-8B 1,076 (1.63), Qwen-2.5-7B 1,002 (4.07), GLM-4-9B 1,030 (2.44)",
+    4.0: "LLaMA-3.1-8B 1,444 (0.81), Qwen-2.5-7B 1,164 (17.07), GLM-4-9B 1,206 (0.81)",
+    16.0: "LLaMA-3.1-8B 2,029 (24.39), Qwen-2.5-7B 1,569 (22.76), GLM-4-9B 1,407 (4.88)",
+}

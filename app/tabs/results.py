@@ -1,0 +1,158 @@
+"""The Results tab: what was measured, beside what the papers publish. Files are read when the tab is opened."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+import gradio as gr
+
+from app import benchmarks, charts, lengths, live, published
+from app.benchmarks import KINDS, OTHER, Kind
+from app.buttons import QUIET
+from app.charts import Chart
+from app.frames import Frame
+from app.lengths import RANGES, Results
+from app.results import Result, Table, names, read
+
+FIRST = next(iter(RANGES))
+LENGTH = "length/"
+CHARTS = (
+    ("r-targets", "Target against length", "Every answer of the chosen range (000 figures 2 and 6)"),
+    ("r-errors", "Error by method", "Boxes hold half of the answers, whiskers 90 %; signed logarithmic axis"),
+    ("r-limits", "Limit against length", "Max New Tokens++: answers should stay below the line (000 figure 5)"),
+    ("r-outliers", "Beyond the training range", "Answers more than 20 tokens off; dotted: 003 table 3"),
+)
+
+
+def build(tab: gr.Tab) -> None:
+    """Makes the tab where it is called; `tab` is what the visitor opens."""
+    live.heading(
+        "Recorded measurements",
+        "made by the commands named below, not by this page; the papers used other models and other data",
+    )
+    with gr.Row(elem_classes=["ll-panel"]):
+        chosen = gr.Radio([(lengths.called(name), name) for name in RANGES], value=FIRST, label="Length control, range")
+    comparison = _words("results-comparison")
+    with gr.Row(elem_classes=["ll-grid", "ll-large", "ll-results"]):
+        for chart in CHARTS:
+            live.chart(*chart)
+    sources = _words("results-length")
+    sections = [_section(name, kind) for name, kind in KINDS.items()]
+    others = _words("results-others")
+    stream = live.stream()
+    tab.select(_opened, [chosen], [chosen, comparison, sources, *sections, others, stream], queue=False, **QUIET)
+    chosen.input(_ranged, [chosen], [comparison, stream], queue=False, **QUIET)
+
+
+def _words(name: str) -> gr.HTML:
+    return gr.HTML("", apply_default_css=False, elem_id=name, elem_classes=["ll"])
+
+
+def _section(name: str, kind: Kind) -> gr.HTML:
+    if kind.chart:
+        with gr.Row(elem_classes=["ll-grid", "ll-large", "ll-results"]):
+            live.chart(_chart_name(name), *kind.chart)
+    return _words(f"results-{name.removesuffix('.json')}")
+
+
+def _chart_name(name: str) -> str:
+    return f"r-{name.removesuffix('.json')}"
+
+
+def _opened(chosen: str) -> list[Any]:
+    """Everything the tab shows, read afresh."""
+    results = lengths.recorded()
+    known = lengths.ranges(results)
+    chosen = chosen if chosen in known else FIRST
+    drawn = _ranged_charts(results, chosen) | {
+        "r-limits": charts.encode(lengths.limits(results)),
+        "r-outliers": charts.encode(lengths.outliers(results)),
+    }
+    sections = []
+    for name, kind in KINDS.items():
+        html, chart = _shown(name, kind)
+        sections.append(html)
+        if chart:
+            drawn[_chart_name(name)] = charts.encode(chart)
+    rest = [name for name in names() if name not in KINDS and not name.startswith(LENGTH)]
+    others = "".join(_shown(name, OTHER._replace(title=name))[0] for name in rest)
+    choices = [(lengths.called(name), name) for name in known]
+    comparison = _comparison(results, chosen)
+    frame = Frame(drawn).encode()
+    return [gr.update(choices=choices, value=chosen), comparison, _length_sources(results), *sections, others, frame]
+
+
+def _ranged(chosen: str) -> list[str]:
+    """What another range of targets changes."""
+    results = lengths.recorded()
+    return [_comparison(results, chosen), Frame(_ranged_charts(results, chosen)).encode()]
+
+
+def _ranged_charts(results: Results, chosen: str) -> dict[str, str]:
+    return {
+        "r-targets": charts.encode(lengths.targets(results, chosen), chosen),
+        "r-errors": charts.encode(lengths.errors(results, chosen), chosen),
+    }
+
+
+def _comparison(results: Results, chosen: str) -> str:
+    note = "SD is of the absolute error. The perplexity ratio is that of the whole file, whatever the range."
+    table = _table(lengths.comparison(results, chosen))
+    return f'<section class="ll-panel">{table}<p class="ll-hint">{note}</p></section>'
+
+
+def _length_sources(results: Results) -> str:
+    quality = lengths.quality(results)
+    return (
+        f'<section class="ll-panel">{_table(quality) if quality else ""}<details><summary>{published.SUMMARIES.caption}'
+        f"</summary>{_table(published.SUMMARIES)}</details>{_sources(list(results.values()))}</section>"
+    )
+
+
+def _shown(name: str, kind: Kind) -> tuple[str, Chart | None]:
+    """A file's section, and its chart where its kind has one."""
+    result = read(name, kind.command, kind.model)
+    shown = kind.show(result.data) if result.data else benchmarks.Shown("")
+    tables = "".join(_table(table) for table in shown.tables)
+    words = f"<p>{escape(shown.words)}</p>" if shown.words else ""
+    sources = _sources([result], shown.apart)
+    return f'<section class="ll-panel"><h2>{escape(kind.title)}</h2>{words}{tables}{sources}</section>', shown.chart
+
+
+def _sources(results: list[Result[Any]], apart: str = "") -> str:
+    """Where figures come from, in small print: provenance and download, or why there is none."""
+    lines = [*map(_source, results), *([escape(apart)] if apart else [])]
+    return f'<ul class="ll-sources">{"".join(f"<li>{line}</li>" for line in lines)}</ul>'
+
+
+def _source(result: Result[Any]) -> str:
+    if result.data is None:
+        return escape(result.problem)
+    name = escape(result.name)
+    return f'<a href="lab/results/{name}" download>{name}</a> {escape(result.data.provenance)}'
+
+
+def _table(table: Table) -> str:
+    """HTML of a table that scrolls by itself where it is wider than the page."""
+    quoted = [' class="ll-quoted"' if i == table.quoted else "" for i in range(len(table.columns))]
+    head = "".join(
+        f'<th scope="col"{mark}>{escape(name)}</th>' for name, mark in zip(table.columns, quoted, strict=True)
+    )
+    rows = "".join(f"<tr>{_cells(row, quoted)}</tr>" for row in table.rows)
+    caption = escape(table.caption)
+    return (
+        f'<div class="ll-scroll" tabindex="0" role="region" aria-label="{caption}"><table>'
+        f"<caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _cells(row: Any, marks: list[str]) -> str:
+    """A row's cells; in a short row the second one reaches as far as is missing."""
+    first, *rest = row
+    span = len(marks) - len(row) + 1
+    cells = [f'<th scope="row">{escape(first)}</th>']
+    for i, cell in enumerate(rest):
+        wide = f' colspan="{span}" class="ll-missing"' if span > 1 and i == 0 else marks[len(marks) - len(rest) + i]
+        cells.append(f"<td{wide}>{escape(cell)}</td>")
+    return "".join(cells)

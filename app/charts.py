@@ -363,8 +363,8 @@ def grows(axis: dict[str, Any], *included: float) -> None:
 
 
 def room(top: float) -> float:
-    """The next of ten steps a decade at or above `top`, 20 at least."""
-    return float(10 ** (math.ceil(10 * math.log10(max(top, 20)) - 1e-9) / 10))
+    """The next of five steps a decade at or above `top`, 40 at least."""
+    return float(10 ** (math.ceil(5 * math.log10(max(top, 39)) - 1e-9) / 5))
 
 
 def distance_axis(layout: dict[str, Any], top: float) -> None:

@@ -28,7 +28,7 @@ FIELDS = (
     ("read", "Tokens read"),
     ("cache", "Cache"),
 )
-STATES_PERIOD = 1.0
+STATES_PERIOD = 2.0
 PAST_KEPT = 30
 REASONS = {
     "eos": "The model ended by itself",
@@ -43,7 +43,7 @@ log = logging.getLogger("length_lab")
 class View:
     """One run as the page shows it: text, figures and the four live charts.
 
-    The principal components are computed at most once a second, everything else at each frame.
+    The principal components are computed at most once in STATES_PERIOD seconds, everything else at each frame.
     """
 
     def __init__(

@@ -168,7 +168,7 @@ window.LengthLab = (() => {
         words.textContent = latest.summary;
         if (!table.hidden) fillTable();
         const now = performance.now();
-        whole = { fits: fits(latest), due: now + Math.max(1000, 100 * (now - start)) };
+        whole = { fits: fits(latest), due: now + Math.max(1500, 150 * (now - start)) };
       },
     };
 
@@ -252,6 +252,7 @@ window.LengthLab = (() => {
     const root = element.querySelector(".ll-response");
     const text = root.querySelector(".ll-text");
     const tip = root.querySelector(".ll-tip");
+    const facts = new WeakMap();
     let run = null, seen = 0, current = null;
 
     function receive([offset, tail]) {
@@ -271,25 +272,29 @@ window.LengthLab = (() => {
       root.dataset.tokens = text.childElementCount;
     }
 
-    function token([piece, p, spread, remaining]) {
+    function token([piece, ...numbers]) {
       const span = document.createElement("span");
       span.className = "tok";
       span.textContent = piece;
-      Object.assign(span.dataset, { p, spread, remaining: remaining ?? "" });
+      facts.set(span, numbers);
+      if (text.dataset.tint) tint(span);
+      return span;
+    }
+    function tint(span) {
+      const [p, spread] = facts.get(span);
       span.style.setProperty("--p", p);
       span.style.setProperty("--h", Math.min(1, spread / 5));
-      return span;
     }
 
     function show(span) {
       current?.classList.remove("on");
       current = span;
       span.classList.add("on");
-      const { p, spread, remaining } = span.dataset;
+      const [p, spread, remaining] = facts.get(span) ?? [];
       const shown = span.textContent.replaceAll("\n", "↵").replaceAll(" ", "␣") || "(joins the next token)";
-      const facts = [["probability", `${(100 * p).toPrecision(3)} %`], ["entropy", `${Number(spread).toFixed(2)} nats`]];
-      if (remaining !== "") facts.push(["remaining", remaining]);
-      tip.replaceChildren(...[["token", shown], ...facts].map(([name, value]) => {
+      const told = [["token", shown], ["probability", `${(100 * p).toPrecision(3)} %`], ["entropy", `${Number(spread).toFixed(2)} nats`]];
+      if (remaining != null) told.push(["remaining", remaining]);
+      tip.replaceChildren(...told.map(([name, value]) => {
         const line = document.createElement("span");
         line.append(Object.assign(document.createElement("b"), { textContent: value }), ` ${name}`);
         return line;
@@ -317,7 +322,10 @@ window.LengthLab = (() => {
       next.scrollIntoView({ block: "nearest" });
       show(next);
     });
-    root.querySelector("select").addEventListener("change", (event) => { text.dataset.tint = event.target.value; });
+    root.querySelector("select").addEventListener("change", (event) => {
+      text.dataset.tint = event.target.value;
+      if (event.target.value) for (const span of text.children) tint(span);
+    });
     root.querySelector("[data-act=copy]").addEventListener("click", (event) => {
       navigator.clipboard?.writeText(text.textContent);
       flash(event.target, "Copied");

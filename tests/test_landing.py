@@ -11,7 +11,12 @@ QUIET = Watch(enabled=False)
 
 
 def ask(**changes) -> RunSettings:
-    settings = {"prompt": "Why is the sea salty?", "method": "prompted", "max_new_tokens": 120, "watch": QUIET}
+    settings = {
+        "prompt": "Write a long story about a lighthouse.",
+        "method": "exp_decay",
+        "max_new_tokens": 120,
+        "watch": QUIET,
+    }
     return RunSettings(**settings | changes)
 
 

@@ -24,6 +24,7 @@ from transformers import PreTrainedTokenizerBase
 from backend import adapters
 from backend.adapters import Adapter
 from backend.batch import Request, write
+from backend.evaluation import scores
 from backend.evaluation.longform import repetition
 from backend.evaluation.machine import provenance
 from backend.evaluation.quality import bert_score, distinct, perplexity, rouge
@@ -45,7 +46,6 @@ CHANGES = ((120, 60), (60, 120), (40, 150), (150, 80))
 CHANGE_AT = 30
 MORE = 48
 LONGEST_PROMPT = 1024
-OUTLIER = 20
 RANGES = ("range", "beyond", "words", "changed")
 
 
@@ -65,10 +65,6 @@ class Answer:
     ended: bool
     natural: bool
     changed_from: int | None = None
-
-    @property
-    def error(self) -> int:
-        return self.count - self.target
 
     @property
     def plain(self) -> bool:
@@ -151,18 +147,10 @@ def answers(
 
 
 def summary(found: Sequence[Answer]) -> dict[str, float]:
-    """Measures of 000 §5.1, 001 §4 and 003 §4 over answers."""
-    errors = [answer.error for answer in found]
-    absolute = [abs(error) for error in errors]
+    """Measures of 000 §5.1, 001 §4, 003 §4 and the field over answers."""
     return {
         "answers": len(found),
-        "mae": statistics.mean(absolute),
-        "sd": statistics.pstdev(absolute),
-        "median": statistics.median(absolute),
-        "bias": statistics.mean(errors),
-        "variance": 0.001 * statistics.mean(error**2 for error in errors),
-        "outliers": statistics.mean(error > OUTLIER for error in absolute),
-        "over": statistics.mean(error > 0 for error in errors),
+        **scores.summary((answer.count, answer.target) for answer in found),
         "ended": statistics.mean(answer.ended for answer in found),
         "natural": statistics.mean(answer.natural for answer in found),
     }

@@ -108,18 +108,21 @@ def batches(
     longest: int,
     budget: int,
     random_: random.Random,
+    anywhere: float = 0.0,
     prompt_of: Callable[[Sample, int], tuple[int, ...]] = lambda sample, _: sample.prompt,
 ) -> list[list[tuple[tuple[int, ...], tuple[int, ...]]]]:
     """One pass over the samples as batches of (prompt, response) of similar length, in random order.
 
-    Each sample is cut at one of its sentence ends, drawn anew, of at most `longest` tokens; `budget` bounds a batch's
-    tokens, padding included. prompt_of: the prompt's ids, given the sample and the response's length.
+    Each sample is cut at one of its sentence ends, drawn anew, of at most `longest` tokens, or, with the chance
+    `anywhere`, between any two tokens. `budget` bounds a batch's tokens, padding included. prompt_of: the prompt's
+    ids, given the sample and the response's length.
     """
     rows = []
     for sample in samples:
         cuts = [cut for cut in sample.cuts if cut <= longest]
         if cuts:
-            cut = random_.choice(cuts)
+            free = random_.random() < anywhere
+            cut = random_.randint(1, min(longest, len(sample.response))) if free else random_.choice(cuts)
             rows.append((prompt_of(sample, cut), sample.response[:cut]))
     # Ordered by length with some disorder, so that a pass does not always put the same samples together.
     rows.sort(key=lambda row: (len(row[0]) + len(row[1])) * random_.uniform(0.9, 1.1))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
@@ -32,7 +32,7 @@ REPEATED = 0.2
 LONGEST_PROMPT = 400
 LONGEST_QUESTION = 120
 SHARD = 192
-SAMPLING = {"temperature": 0.7, "top_p": 0.9}
+SAMPLING = Sampling(0.7, top_p=0.9)
 USER, ASSISTANT = "<|im_start|>user\n", "<|im_start|>assistant\n"
 
 
@@ -72,7 +72,7 @@ def distill(
         shard = jobs[done : done + SHARD]
         requests = [Request(_ids(loaded, f"{text}\n\n{hint}".strip()), longest) for _, text, hint in shard]
         room = longest + max(len(request.ids) for request in requests)
-        sampling = Sampling(seed=seed + done + 1, **SAMPLING)
+        sampling = replace(SAMPLING, seed=seed + done + 1)
         kept = []
         for index, response in write(loaded.model, requests, end_ids(loaded), room, sampling=sampling):
             source, text, _ = shard[index]
@@ -83,7 +83,7 @@ def distill(
         report(f"{done} of {len(jobs)} asked, {len(kept)} of the last {len(shard)} kept")
     pairs = sum(1 for _ in read(out))
     manifest = provenance(seed) | {"model": loaded.capabilities.model, "asked": len(jobs), "pairs": pairs}
-    manifest |= {"hints": HINTS, "sampling": SAMPLING, "longest": longest, "questions": questions}
+    manifest |= {"hints": HINTS, "sampling": asdict(SAMPLING), "longest": longest, "questions": questions}
     out.with_suffix(".manifest.json").write_text(json.dumps(manifest, indent=1))
     return pairs
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -29,7 +29,7 @@ from backend.evaluation.machine import provenance
 from backend.models import Loaded
 from backend.prompt import end_ids
 from backend.settings import LIMIT_METHODS
-from backend.signals import SignalSettings, signal_rows
+from backend.signals import Kind, SignalSettings, signal_rows
 from backend.signals.mnt import MntSettings, shifts, sigma
 from backend.signals.pre import noisy, pre
 from backend.signals.prompted import prompted
@@ -145,7 +145,7 @@ class _Run:
         while True:
             order = random.Random(f"{settings.seed} {epoch}")
             now = stage(settings.stages, drawn / settings.samples)
-            found = batches(self.samples, now.longest, settings.budget, order, self._prompt)
+            found = batches(self.samples, now.longest, settings.budget, order, now.anywhere, self._prompt)
             if not found[0]:
                 raise ValueError(f"no response has a sentence end within {now.longest} tokens: give other data")
             for start in range(0, len(found), size):
@@ -283,7 +283,7 @@ def _signal(loaded: Loaded, settings: TrainSettings) -> SignalSettings | None:
         return None
     table = loaded.model.get_input_embeddings().weight
     return SignalSettings(
-        kind=settings.method.removeprefix("mnt_"),
+        kind=cast(Kind, settings.method.removeprefix("mnt_")),
         gain=settings.gain,
         constant=constant(table, settings.gain),
         lengths=(1, settings.longest),

@@ -1,0 +1,89 @@
+"""Length evaluation: what is asked, what is counted, and that it measures the embedded model."""
+
+import json
+
+import pytest
+
+from backend.__main__ import main
+from backend.evaluation.length import (
+    BEYOND,
+    CHANGE_AT,
+    CHANGES,
+    EDGES,
+    IN_RANGE,
+    WORDS,
+    Answer,
+    cases,
+    evaluate,
+    prompts,
+    ranges_of,
+    summary,
+)
+
+
+def answer(target: int, count: int, **changes) -> Answer:
+    given = {"kind": "questions", "prompt": 0, "unit": "tokens", "tokens": count, "ended": True, "natural": True}
+    return Answer(target=target, count=count, **given | changes)
+
+
+def test_summaries_are_by_hand():
+    found = summary([answer(10, 12), answer(50, 20, ended=False), answer(100, 100, natural=False)])
+    assert found["answers"] == 3
+    assert found["mae"] == pytest.approx(32 / 3) and found["bias"] == pytest.approx(-28 / 3)
+    assert found["variance"] == pytest.approx((4 + 900) / 3) and found["outliers"] == pytest.approx(1 / 3)
+    assert found["over"] == pytest.approx(1 / 3)
+    assert found["ended"] == found["natural"] == pytest.approx(2 / 3)
+
+
+def test_answers_are_grouped_by_range_and_kind():
+    found = ranges_of(
+        [
+            answer(5, 5),
+            answer(10, 9),
+            answer(200, 180, kind="abstracts"),
+            answer(300, 290),
+            answer(1000, 900),
+            answer(60, 61, changed_from=120),
+            answer(25, 27, unit="words"),
+        ]
+    )
+    assert {name: [a.target for a in group] for name, group in found.items()} == {
+        "10-200": [10, 200],
+        "5-300": [5, 10, 200, 300],
+        "300-1000": [300, 1000],
+        "words": [25],
+        "changed": [60],
+        "10-200 questions": [10],
+        "300-1000 questions": [300, 1000],
+        "10-200 abstracts": [200],
+    }
+
+
+def test_every_prompt_meets_every_target_once():
+    asked = cases({"questions": ["a", "b"]}, ("range", "beyond", "words", "changed"))
+    targets = {*IN_RANGE, *EDGES, *BEYOND}
+    assert len(asked) == len(set(asked)) == 2 * (len(targets) + len(WORDS) + len(CHANGES))
+    assert all(min(pair) > CHANGE_AT for pair in CHANGES)
+
+
+def test_prompts_are_the_labs_own_or_from_files(tmp_path):
+    assert list(prompts(3)) == ["questions"] and len(prompts(3)["questions"]) == 3
+    (tmp_path / "scitldr_test.jsonl").write_text(json.dumps({"abstract": "We do.", "tldr": "x"}) + "\n")
+    (tmp_path / "hellobench_ht.jsonl").write_text(json.dumps({"prompt": "Write."}) + "\n")
+    found = prompts(2, tmp_path)
+    assert found["abstracts"][0].endswith("We do.") and found["articles"] == ["Write."]
+
+
+def test_the_prompted_model_is_measured(models):
+    said: list[str] = []
+    found = evaluate(models, "embedded", "prompted", 1, ("range", "changed"), report=said.append)
+    assert len(found["answers"]) == len(IN_RANGE) + len(EDGES) + len(CHANGES)
+    assert found["summary"]["10-200"]["answers"] == len(IN_RANGE)
+    assert found["quality"]["perplexity_plain"] > 1 and 0 <= found["quality"]["rouge1"] <= 1
+    assert found["commit"] and json.dumps(found)
+
+
+def test_a_method_without_adapter_is_refused(models, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr("backend.adapters.ROOT", tmp_path)
+    assert main(["evaluate", "length", "--method", "lrpe", "--out", str(tmp_path / "out")]) == 2
+    assert "no adapter for lrpe" in capsys.readouterr().err

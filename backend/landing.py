@@ -25,6 +25,7 @@ from backend.signals.units import in_tokens, length
 
 REACH = 16
 SLACK = 6
+RETRY = 4
 TEMPERATURE = 0.9
 TOP_K = 20
 
@@ -52,19 +53,24 @@ class Landing:
     unit: Unit
     _goal: int | None = None
     _plan: list[int] = field(default_factory=list)
+    _next: int = 0
 
     def token(
         self, logits: Tensor, cache: FramedCache, signal: SignalContext | None, written: list[int], goal: int
     ) -> int | None:
         """The token to write next, None while the end is far or no continuation ends. goal: in `unit`."""
-        if self._in_tokens(goal, written) - len(written) > REACH:
-            self._goal = None
-            return None
+        left = self._in_tokens(goal, written) - len(written)
         if goal != self._goal:
-            self._goal, self._plan = goal, self._best(logits, cache, signal, written, goal)
+            self._goal, self._plan, self._next = goal, [], 0
+        if not self._plan and left <= REACH and len(written) >= self._next:
+            best = self._best(logits, cache, signal, written, goal)
+            # Rather than an end far from the goal, another look some tokens later.
+            near = best is not None and (left <= 0 or best.miss <= max(SLACK, goal // 10))
+            self._plan = [*best.tokens, self.ends[0]] if best is not None and near else []
+            self._next = len(written) + RETRY
         return self._plan.pop(0) if self._plan else None
 
-    def _best(self, logits, cache, signal, written: list[int], goal: int) -> list[int]:
+    def _best(self, logits, cache, signal, written: list[int], goal: int) -> Ending | None:
         random, best = torch.Generator().manual_seed(self.seed), None
         for attempt in range(self.tries):
             for ending in self._endings(logits, cache, signal, written, goal, random if attempt else None):
@@ -72,7 +78,7 @@ class Landing:
                     best = ending
             if best is not None and best.miss == 0:
                 break
-        return [*best.tokens, self.ends[0]] if best else []
+        return best
 
     def _endings(self, logits, cache, signal, written, goal: int, random) -> Iterator[Ending]:
         """Every sentence's end on one continuation."""

@@ -13,14 +13,15 @@ from pydantic import BaseModel, ConfigDict
 from app import charts, published
 from app.charts import Chart
 from app.controls import METHODS
-from app.results import UNKNOWN, Recorded, Result, Table, figure, percent, read, signed, text
+from app.results import UNKNOWN, Recorded, Result, Table, decimal, figure, percent, read, signed, text
 from backend.settings import LIMIT_METHODS, Method
 
+# Label and meaning of the ranges that every page shows.
 RANGES = {
-    "10-200": "Targets 10–200",
-    "300-1000": "Beyond training: 300–1,000",
-    "words": "Targets in words",
-    "changed": "Target changed while writing",
+    "10-200": ("Targets 10–200", "Lengths like those of training."),
+    "300-1000": ("Beyond training: 300–1,000", "Lengths longer than those of training."),
+    "words": ("Targets in words", "The lab counts the words written so far and re-estimates the tokens left."),
+    "changed": ("Target changed while writing", "The target moves after the answer has begun; the last one counts."),
 }
 STYLES: dict[Method, tuple[str, str]] = {
     "none": ("@old", "circle-open"),
@@ -121,7 +122,7 @@ def label(method: Method) -> str:
 
 def called(name: str) -> str:
     """A range as the page names it."""
-    return RANGES.get(name, name.replace("-", "–"))
+    return RANGES[name][0] if name in RANGES else name.replace("-", "–")
 
 
 def comparison(results: Results, name: str) -> Table:
@@ -151,7 +152,7 @@ def _row(method: Method, result: Result[Length], name: str, extras: Sequence[str
     return [
         label(method),
         text(found.get("answers")),
-        f"{figure(found.get('mae'))} ± {figure(found.get('sd'))}",
+        f"{decimal(found.get('mae'))} ± {decimal(found.get('sd'))}",
         *measures,
         figure((result.data.quality or {}).get("perplexity_ratio")),
         *(text(found.get(key)) for key in extras),

@@ -97,12 +97,17 @@ def figure(value: Any) -> str:
     return f"{value:,.{max(0, digits)}f}" if isinstance(value, float) else f"{value:,}"
 
 
+def decimal(value: Any) -> str:
+    """A number with two decimals; "–" for what is none."""
+    return UNKNOWN if figure(value) == UNKNOWN else f"{value:,.2f}"
+
+
 def signed(value: Any) -> str:
-    """`figure` with its sign."""
-    words = figure(value)
-    if words == UNKNOWN or not value:
-        return words
-    return f"+{words}" if value > 0 else words.replace("-", "−")
+    """A whole number as it is, any other with two decimals, and the sign of either; "–" for what is none."""
+    if figure(value) == UNKNOWN:
+        return UNKNOWN
+    size = f"{abs(value):,.0f}" if float(value).is_integer() else f"{abs(value):,.2f}"
+    return ("+" if value > 0 else "−" if value < 0 else "") + size
 
 
 def percent(share: Any) -> str:

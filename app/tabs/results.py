@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from html import escape
 from typing import Any
 
@@ -31,8 +32,8 @@ def build(tab: gr.Tab) -> None:
         "Recorded measurements",
         "made by the commands named below, not by this page; the papers used other models and other data",
     )
-    with gr.Row(elem_classes=["ll-panel"]):
-        chosen = gr.Radio([(lengths.called(name), name) for name in RANGES], value=FIRST, label="Length control, range")
+    with gr.Column(elem_classes=["ll-panel"]):
+        chosen = live.choice("range", "Length control: range of targets", _options(RANGES), FIRST)
     comparison = _words("results-comparison")
     with gr.Row(elem_classes=["ll-grid", "ll-large", "ll-results"]):
         for chart in CHARTS:
@@ -42,7 +43,7 @@ def build(tab: gr.Tab) -> None:
     others = _words("results-others")
     stream = live.stream()
     tab.select(_opened, [chosen], [chosen, comparison, sources, *sections, others, stream], queue=False, **QUIET)
-    chosen.input(_ranged, [chosen], [comparison, stream], queue=False, **QUIET)
+    chosen.change(_ranged, [chosen], [comparison, stream], queue=False, **QUIET)
 
 
 def _words(name: str) -> gr.HTML:
@@ -58,6 +59,13 @@ def _section(name: str, kind: Kind) -> gr.HTML:
 
 def _chart_name(name: str) -> str:
     return f"r-{name.removesuffix('.json')}"
+
+
+def _options(known: Iterable[str]) -> list[dict[str, str]]:
+    return [
+        {"id": name, "label": lengths.called(name), "hint": RANGES[name][1] if name in RANGES else "", "off": ""}
+        for name in known
+    ]
 
 
 def _opened(chosen: str) -> list[Any]:
@@ -77,10 +85,10 @@ def _opened(chosen: str) -> list[Any]:
             drawn[_chart_name(name)] = charts.encode(chart)
     rest = [name for name in names() if name not in KINDS and not name.startswith(LENGTH)]
     others = "".join(_shown(name, OTHER._replace(title=name))[0] for name in rest)
-    choices = [(lengths.called(name), name) for name in known]
     comparison = _comparison(results, chosen)
     frame = Frame(drawn).encode()
-    return [gr.update(choices=choices, value=chosen), comparison, _length_sources(results), *sections, others, frame]
+    choice = gr.update(options=_options(known), value=chosen)
+    return [choice, comparison, _length_sources(results), *sections, others, frame]
 
 
 def _ranged(chosen: str) -> list[str]:

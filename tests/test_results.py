@@ -1,0 +1,385 @@
+"""Recorded results: the page shows the numbers of the files, and a sentence where a file is missing, damaged or odd."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import gradio as gr
+import numpy as np
+import orjson
+import pytest
+from playwright.sync_api import expect
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+from test_app_browser import Visitor, browser  # noqa: F401
+
+from app import __main__ as app
+from app import benchmarks, charts, lengths, results
+from app import page as lab_page
+from app.benchmarks import KINDS, OTHER
+from app.controls import METHODS
+from app.runs import Runs
+from app.tabs import results as tab
+from backend.adapters import available
+from backend.engine import Lab
+from backend.models import Models
+
+RECORDED = Path(__file__).parents[1] / "assets" / "results"
+PROVENANCE = {
+    "command": "python -m backend evaluate length", "commit": "0123456789abcdef+changes", "date": "2026-11-21T12:00:00",
+    "seed": 0, "machine": {"processor": "a CPU", "cores": 2, "memory_bytes": 2**34, "gpu": None},
+    "versions": {"torch": "2.13.0"},
+}  # fmt: skip
+SPREAD = {"none": 90, "prompted": 40, "exp_decay": 9, "ldpe": 3, "orpe": 4, "pre": 2, "mnt_ldpe": 5}
+TARGETS = (10, 40, 100, 200, 300, 500, 1000)
+
+
+def answer(target: int, count: int, **more) -> dict:
+    plain = {"kind": "questions", "prompt": 0, "ended": True, "natural": True, "unit": "tokens", "changed_from": None}
+    return plain | {"target": target, "count": count, "tokens": count} | more
+
+
+def answers(method: str) -> list[dict]:
+    rng, spread = np.random.default_rng(len(method)), SPREAD[method]
+    near = [answer(t, max(1, int(t + rng.normal(0, spread)))) for t in TARGETS for _ in range(6)]
+    words = [answer(25, 25 + int(rng.normal(0, spread)), unit="words", tokens=33)]
+    return [*near, *words, answer(60, 60 + spread, changed_from=120)]
+
+
+def summary(found: list[dict]) -> dict:
+    errors = [a["count"] - a["target"] for a in found]
+    size = [abs(error) for error in errors]
+    return {
+        "answers": len(found), "mae": statistics.mean(size), "sd": statistics.pstdev(size),
+        "bias": statistics.mean(errors), "variance": statistics.mean(error**2 for error in errors),
+        "outliers": statistics.mean(n > 20 for n in size), "over": statistics.mean(error > 0 for error in errors),
+        "ended": 0.975, "natural": 0.9, "median": statistics.median(size),
+    }  # fmt: skip
+
+
+def document(method: str) -> dict:
+    found = answers(method)
+    plain = [a for a in found if a["unit"] == "tokens" and not a["changed_from"]]
+    groups = {
+        "10-200": [a for a in plain if a["target"] <= 200],
+        "300-1000": [a for a in plain if a["target"] >= 300],
+        "words": [a for a in found if a["unit"] == "words"],
+        "changed": [a for a in found if a["changed_from"]],
+        "10-200 questions": [a for a in plain if a["target"] <= 200],
+    }
+    return PROVENANCE | {
+        "method": method, "model": "embedded", "answers": found, "quality": {"perplexity_ratio": 1.25, "rouge1": 0.41},
+        "summary": {name: summary(group) for name, group in groups.items()},
+    }  # fmt: skip
+
+
+def write(folder: Path, method: str, content: dict) -> None:
+    (folder / "length").mkdir(exist_ok=True)
+    (folder / "length" / f"{method}.json").write_text(json.dumps(content))
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    """A folder of results that the app reads: seven methods, and the recorded benchmarks."""
+    monkeypatch.setattr(results, "FOLDER", tmp_path)
+    for method in SPREAD:
+        write(tmp_path, method, document(method))
+    for name in KINDS:
+        (tmp_path / name).write_bytes((RECORDED / name).read_bytes())
+    return tmp_path
+
+
+def row(method: str, name: str = "10-200") -> dict[str, str]:
+    table = lengths.comparison(lengths.recorded(), name)
+    found = next(row for row in table.rows if row[0] == METHODS[method][0])
+    assert len(found) == len(table.columns)
+    return dict(zip(table.columns, found, strict=True))
+
+
+@pytest.mark.parametrize("name", lengths.RANGES)
+@pytest.mark.parametrize("method", ["none", "ldpe", "mnt_ldpe"])
+def test_the_comparison_shows_the_summary_of_the_file(folder, method, name):
+    told, shown = document(method)["summary"][name], row(method, name)
+    assert shown["answers"] == str(told["answers"])
+    assert [float(n.replace(",", "")) for n in shown["MAE ± SD"].split(" ± ")] == pytest.approx(
+        [told["mae"], told["sd"]], abs=0.0051
+    )
+    assert float(shown["bias"].replace("−", "-")) == pytest.approx(told["bias"], abs=0.0051)
+    assert float(shown["variance"].replace(",", "")) == pytest.approx(told["variance"], rel=0.0051)
+    shares = {"> 20 off": "outliers", "ended by the model": "ended", "natural endings": "natural"}
+    shares |= {"over the limit": "over"} if method == "mnt_ldpe" else {}
+    for column, key in shares.items():
+        assert float(shown[column].removesuffix(" %")) == pytest.approx(100 * told[key], abs=0.05), column
+    assert (shown["over the limit"] == "–") == (method != "mnt_ldpe")
+    assert shown["perplexity ratio"] == "1.25" and float(shown["median"]) == pytest.approx(told["median"], abs=0.5)
+
+
+def test_the_papers_figures_stand_in_the_marked_column(folder):
+    table = lengths.comparison(lengths.recorded(), "10-200")
+    assert table.columns[table.quoted] == "the papers’ own figures"
+    assert "2.8 (Mistral), 2.4 (Llama)" in row("ldpe")["the papers’ own figures"]
+    assert "0.5 ± 0.3 (CNN/DM)" in row("pre")["the papers’ own figures"]
+    assert "19.8 %" in row("pre", "300-1000")["the papers’ own figures"]
+    assert row("mnt_ldpe")["the papers’ own figures"] == "–"
+
+
+def test_every_answer_of_the_range_is_a_point(folder):
+    chart = lengths.targets(lengths.recorded(), "10-200")
+    traces = {trace["name"]: trace for trace in chart.data}
+    assert [traces["target: equal"][axis] for axis in "xy"] == [[10, 200], [10, 200]]
+    for method in SPREAD:
+        trace = traces[METHODS[method][0]]
+        drawn = Counter(dict(zip(zip(trace["x"], trace["y"], strict=True), trace["customdata"], strict=True)))
+        asked = [a for a in answers(method) if a["unit"] == "tokens" and not a["changed_from"] and a["target"] <= 200]
+        assert drawn == Counter((a["target"], a["count"]) for a in asked), method
+
+
+def test_words_and_changed_targets_are_kept_apart(folder):
+    found = lengths.recorded()["ldpe"].data
+    assert [a.unit for a in found.within("words")] == ["words"]
+    assert [a.changed_from for a in found.within("changed")] == [120]
+    assert len(found.within("10-200 questions")) == len(found.within("10-200")) == 24
+    assert found.within("10-200 articles") == found.within("something else") == []
+
+
+def test_boxes_are_the_quantiles_of_the_errors(folder):
+    chart = lengths.errors(lengths.recorded(), "300-1000")
+    box, middle = chart.data
+    table = {line[0]: line for line in chart.rows}
+    for method in SPREAD:
+        label = METHODS[method][0]
+        wrong = [a["count"] - a["target"] for a in answers(method) if a["target"] >= 300]
+        at = np.quantile(wrong, (0.05, 0.25, 0.5, 0.75, 0.95))
+        assert table[label][2:7] == pytest.approx(at) and table[label][7] == pytest.approx(np.mean(wrong))
+        drawn = [box[key][box["y"].index(label)] for key in ("lowerfence", "q1", "median", "q3", "upperfence")]
+        assert np.sign(drawn) * (10 ** np.abs(drawn) - 1) == pytest.approx(at, rel=1e-3, abs=1e-3)
+    assert list(middle["x"]) == list(box["median"])
+
+
+def test_the_limit_chart_counts_who_passes(folder):
+    chart = lengths.limits(lengths.recorded())
+    plain = [a for a in answers("mnt_ldpe") if a["unit"] == "tokens" and not a["changed_from"]]
+    over = sum(a["count"] > a["target"] for a in plain)
+    assert over > 0 and chart.summary == f"MNT++ LDPE: {over} of {len(plain)} answers pass their limit."
+    assert sum(line[5] for line in chart.rows) == over
+    medians = next(trace for trace in chart.data if trace["name"] == "MNT++ LDPE, median")
+    by_limit = {t: statistics.median(a["count"] for a in plain if a["target"] == t) for t in TARGETS}
+    assert dict(zip(medians["x"], medians["y"], strict=True)) == by_limit
+
+
+def test_outliers_beyond_training_stand_beside_those_of_003(folder):
+    chart = lengths.outliers(lengths.recorded())
+    traces = {trace["name"]: trace for trace in chart.data}
+    assert set(traces) == {"RPE in 003", "PRE in 003", "LDPE", "ORPE", "PRE"}
+    assert len(traces["RPE in 003"]["x"]) == len(traces["RPE in 003"]["y"]) == 14
+    assert (traces["PRE in 003"]["y"][0], traces["PRE in 003"]["y"][-1]) == (0.4, 19.8)
+    content = document("ldpe")
+    content["answers"] = [answer(500, 500), answer(500, 521), answer(500, 479), answer(500, 520), answer(800, 700)]
+    write(folder, "ldpe", content)
+    trace = next(trace for trace in lengths.outliers(lengths.recorded()).data if trace["name"] == "LDPE")
+    assert (trace["x"], trace["y"]) == ([500, 800], [50.0, 100.0])
+
+
+def test_what_is_not_measured_says_the_command(folder):
+    table = lengths.comparison(lengths.recorded(), "10-200")
+    lrpe = next(row for row in table.rows if row[0] == "LRPE")
+    assert lrpe[1] == "Not measured yet: python -m backend evaluate length --method lrpe"
+    assert "0.082, 0.071, 0.187" in lrpe[2]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b'{"command": "x", "answers": [', "it is not JSON (line 1"),
+        (b"\xff\xfe\x00", "it is not UTF-8 text"),
+        (b"[1, 2]", "its content"),
+        (b"", "it is not JSON"),
+        (b"[" * 200_000, "recursion"),
+        (json.dumps(document("ldpe") | {"answers": [answer(5, 5) | {"tokens": "many"}]}).encode(), "answers.0.tokens"),
+        (json.dumps({k: v for k, v in document("ldpe").items() if k != "summary"}).encode(), "summary: field required"),
+        (json.dumps(document("pre")).encode(), "holds the method pre"),
+    ],
+)
+def test_a_damaged_file_is_a_sentence_and_spoils_nothing_else(folder, content, words):
+    (folder / "length" / "ldpe.json").write_bytes(content)
+    shown = tab._opened("10-200")
+    found = lengths.recorded()["ldpe"]
+    assert found.data is None and words in found.problem and len(found.problem) < 300
+    assert "length/ldpe.json" in found.problem and "--method ldpe" in found.problem
+    assert "length/ldpe.json" in shown[1] and METHODS["pre"][0] in shown[1]
+    assert "LDPE" not in [trace["name"] for trace in lengths.targets(lengths.recorded(), "10-200").data]
+
+
+def test_a_folder_where_a_file_should_be_and_an_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(results, "FOLDER", tmp_path / "none")
+    shown = tab._opened("10-200")
+    assert shown[1].count("Not measured yet") == len(METHODS)
+    assert all("make bench" in part or "longform" in part for part in shown[3:5])
+    for name in ("targets", "errors"):
+        assert getattr(lengths, name)(lengths.recorded(), "words").summary == "Nothing of this is measured yet."
+    monkeypatch.setattr(results, "FOLDER", tmp_path)
+    (tmp_path / "length" / "pre.json").mkdir(parents=True)
+    assert "length/pre.json cannot be used" in lengths.recorded()["pre"].problem
+
+
+def test_odd_content_is_shown_not_refused(folder):
+    content = document("pre")
+    content["summary"]["10-200"] |= {"mae": float("nan"), "median": None, "landed": True, "s_l": 97.25, "odd": [1]}
+    content["summary"]["<b>mine"] = summary(content["answers"])
+    content |= {"quality": None, "note": "a key of later versions"}
+    content["answers"][0]["seconds"] = 3.5
+    write(folder, "pre", content)
+    shown = row("pre")
+    assert shown["MAE ± SD"].startswith("– ± ") and shown["median"] == "–" and shown["perplexity ratio"] == "–"
+    assert (shown["landed"], shown["s l"], shown["odd"]) == ("yes", "97.2", "[1]")
+    assert row("none")["s l"] == "–"
+    opened = tab._opened("<b>mine")
+    assert opened[0]["options"][-1]["id"] == opened[0]["value"] == "<b>mine"
+    assert "<b>mine" not in opened[1] and "&lt;b&gt;mine" in opened[1]
+    assert tab._opened("no longer there")[0]["value"] == "10-200"
+
+
+def test_all_charts_are_small_and_valid_json(folder):
+    parts = orjson.loads(tab._opened("10-200")[-1])["parts"]
+    assert set(parts) == {"r-targets", "r-errors", "r-limits", "r-outliers", "r-bench"}
+    for name, chart in parts.items():
+        assert len(chart["summary"]) > 30 and chart["rows"], name
+        assert all(len(line) == len(chart["columns"]) for line in chart["rows"]), name
+        assert len(orjson.dumps(chart)) < 100_000, name
+    ranged = orjson.loads(tab._ranged("words")[-1])["parts"]
+    assert (
+        set(ranged) == {"r-targets", "r-errors"} and "words" in ranged["r-targets"]["layout"]["xaxis"]["title"]["text"]
+    )
+    for theme in ("light", "dark"):
+        assert charts.figure(lengths.errors(lengths.recorded(), "10-200"), theme).data
+
+
+def test_the_recorded_benchmarks_show_their_own_numbers():
+    bench = json.loads((RECORDED / "bench.json").read_text())
+    shown = benchmarks.speed(benchmarks.Bench.model_validate(bench))
+    decoding = {line[0]: line[1:] for line in shown.tables[0].rows}
+    contexts = [int(name.replace(",", "")) for name in shown.tables[0].columns[1:]]
+    for rate in bench["short"] + bench["long"]:
+        cell = decoding[rate["case"]][contexts.index(rate["context"])]
+        assert float(cell) == pytest.approx(rate["decode"], rel=0.0051), rate
+    lines = {trace["name"]: dict(zip(trace["x"], trace["y"], strict=True)) for trace in shown.chart.data}
+    plain = {r["context"]: r["decode"] for r in bench["short"] + bench["long"] if r["case"] == "transformers bf16"}
+    assert lines["transformers bf16"] == plain
+    assert "3.16×" in shown.words and bench["page"]["commit"][:10] in shown.apart
+    long = json.loads((RECORDED / "longform.json").read_text())
+    table = benchmarks.long_answers(benchmarks.LongForm.model_validate(long)).tables[0]
+    told = {line[0]: line for line in table.rows}
+    assert set(told) == set(long["summary"])
+    four = told["dynamic contiguous s=4"]
+    assert float(four[2]) == pytest.approx(long["summary"][four[0]]["tokens_mean"], rel=0.0051)
+    assert four[table.quoted].startswith("LLaMA-3.1-8B 1,444 (0.81)") and "1,076" in told["plain"][table.quoted]
+
+
+def test_a_new_file_is_shown_without_a_kind_of_its_own(folder):
+    rows = [{"case": "<i>Λ", "context": 131072, "decode": 20.125}]
+    (folder / "bench_long.json").write_text(json.dumps(PROVENANCE | {"rows": rows, "note": "flat"}))
+    (folder / "broken.json").write_text("{")
+    others = tab._opened("10-200")[-2]
+    assert "131,072" in others and "20.1" in others and "note: flat" in others and "&lt;i&gt;Λ" in others
+    assert "broken.json cannot be used" in others and OTHER not in KINDS.values()
+
+
+def test_provenance_names_command_commit_date_and_machine(folder):
+    line = lengths.recorded()["ldpe"].data.provenance
+    for part in (
+        "evaluate length",
+        "commit 0123456789+changes",
+        "2026-11-21 12:00",
+        "a CPU",
+        "16.0 GiB",
+        "torch 2.13.0",
+    ):
+        assert part in line
+    assert "gpu" not in line
+
+
+def test_only_result_files_can_be_downloaded(folder):
+    (folder.parent / "secret.json").write_text("{}")
+    (folder / "note.txt").write_text("no")
+    client = TestClient(Starlette(routes=[results.route()]))
+    assert client.get("/lab/results/length/ldpe.json").json()["method"] == "ldpe"
+    for name in ("../secret.json", "%2e%2e/secret.json", "note.txt", "length", "", "length/lrpe.json", "/etc/passwd"):
+        assert client.get(f"/lab/results/{name}").status_code == 404, name
+
+
+def test_nothing_is_read_before_the_tab_is_opened(monkeypatch):
+    monkeypatch.setattr(lengths, "recorded", lambda: pytest.fail("read while the page is built"))
+    monkeypatch.setattr(tab, "read", lambda *_: pytest.fail("read while the page is built"))
+    with gr.Blocks() as demo, gr.Tab("Results") as opened:
+        tab.build(opened)
+    assert any(block.get("props", {}).get("elem_id") == "results-comparison" for block in demo.config["components"])
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("results")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(results, "FOLDER", folder)
+        for method in SPREAD:
+            write(folder, method, document(method))
+        (folder / "length" / "prompted_tuned.json").write_text("{broken")
+        for name in KINDS:
+            (folder / name).write_bytes((RECORDED / name).read_bytes())
+        lab = Lab(Models(["embedded"]))
+        lab.capabilities()
+        demo = lab_page.build(lab, available, Runs())
+        yield app.serve(demo, block=False)
+        demo.close()
+
+
+def open_tab(visitor: Visitor) -> None:
+    page = visitor.page
+    shown = page.get_by_role("tab", name="Results")
+    if not shown.is_visible():
+        page.locator(".overflow-menu button").first.click()
+        shown = page.locator(".overflow-dropdown button", has_text="Results")
+    shown.click()
+    page.wait_for_selector("#results-comparison tbody tr")
+    for name in ("r-targets", "r-errors", "r-limits", "r-outliers", "r-bench"):
+        page.wait_for_selector(f"#chart-{name} .main-svg", state="attached")
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_tab_shows_tables_and_figures(browser, address, width, theme):  # noqa: F811
+    visitor = Visitor(browser, address, f"?__theme={theme}", viewport={"width": width, "height": 844})
+    open_tab(visitor)
+    page = visitor.page
+    assert page.locator("#results-comparison tbody tr").count() == len(METHODS)
+    expect(page.locator("#results-comparison")).to_contain_text("length/prompted_tuned.json cannot be used")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    colour = page.evaluate("document.querySelector('#chart-r-bench .ll-plot').data.at(-1).line.color")
+    assert colour == charts.PALETTES[theme]["c1"]
+    for part in ("#results-bench table", "#results-longform table", "#results-length .ll-sources a"):
+        page.locator(part).first.scroll_into_view_if_needed()
+        assert page.locator(part).first.is_visible(), part
+    visitor.close()
+
+
+def test_the_range_is_chosen_by_keyboard_and_files_are_downloaded(browser, address, tmp_path):  # noqa: F811
+    visitor = Visitor(browser, address)
+    open_tab(visitor)
+    page = visitor.page
+    page.get_by_role("radio", name="Targets 10–200").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#results-comparison caption")).to_contain_text("Beyond training: 300–1,000")
+    page.wait_for_function("document.querySelector('#chart-r-targets .ll-plot').data[0].x[0] === 300")
+    page.locator("#results-comparison .ll-scroll").focus()
+    chart = page.locator("#chart-r-errors")
+    chart.get_by_role("button", name="Table").click()
+    assert chart.locator("tbody tr").count() == len(SPREAD)
+    assert "median error" in chart.locator(".ll-words").inner_text()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="length/ldpe.json").click()
+    download.value.save_as(tmp_path / "ldpe.json")
+    assert json.loads((tmp_path / "ldpe.json").read_text()) == document("ldpe")
+    visitor.close()

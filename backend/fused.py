@@ -17,11 +17,12 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from backend.attention import attend
-from backend.cache import FramedCache
+from backend.cache import FramedCache, Shape
 from backend.capabilities import LLAMA_SHAPED
 from backend.kernels import decoder, product
 from backend.kernels.attention import LANES
 from backend.kernels.place import past, place, stored
+from backend.positions import Policy, Rope
 from backend.probes import Probe
 
 LARGEST = 2_000_000_000
@@ -129,6 +130,7 @@ class Fused:
         self.norm = _norm(model.base_model.norm)
         self.head: Projection = head(model.get_output_embeddings().weight.detach()[None], None)
         self._kernel = self._parameters()
+        self._compile(model)
 
     @torch.inference_mode()
     def hidden(self, embeds: Tensor, cache: FramedCache, probe: Probe | None = None) -> Tensor:
@@ -173,13 +175,19 @@ class Fused:
             probe.token(entropy, queries, first[None], attended)
         return torch.from_numpy(work.x)
 
+    @torch.inference_mode()
+    def _compile(self, model: PreTrainedModel) -> None:
+        """A first token, so that compiling (seconds, once a machine) is part of loading a model."""
+        shape = Shape(len(self.layers), self.kv_heads, self.width, model.dtype, model.device)
+        cache = FramedCache(shape, Policy(), Rope.of(model.config))
+        cache.begin(1)
+        self.logits(self.hidden(torch.zeros(1, len(self.norm[0])), cache))
+
     def _parameters(self) -> decoder.Layers:
         norms = [[getattr(layer, name) for layer in self.layers] for name in ("before", "after", "q_norm", "k_norm")]
-        weights = (torch.stack([norm[0].float() if norm else torch.empty(0) for norm in each]) for each in norms)
-        products = (self.qkv, self.out, self.gate_up, self.down)
-        return decoder.Layers(
-            *(p.kernel for p in products), *map(stored, weights), stored(self.norm[0].float()), self.norm[1]
-        )
+        weights = [torch.stack([norm[0].float() if norm else torch.empty(0) for norm in each]) for each in norms]
+        products = [each.kernel for each in (self.qkv, self.out, self.gate_up, self.down)]
+        return decoder.Layers._make([*products, *map(stored, (*weights, self.norm[0].float())), self.norm[1]])
 
 
 def fits(model: PreTrainedModel) -> bool:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from backend.kernels.compiled import compiled
-from backend.kernels.lanes import LANES, filled, fma, load, save, total
+from backend.kernels.lanes import LANES, filled, fma, load, prefetch, save, total
 from backend.kernels.number import exp, stored, wide
 from backend.kernels.product import share
 
@@ -108,10 +108,10 @@ def write(layer, k, v, past, place):
 
 
 @compiled
-def attend(member, members, queries, keys, values, pieces, scale, partial):
+def attend(member, members, queries, keys, values, pieces, partial):
     """Partial softmaxes of this member's share: queries [groups, heads, width], keys and values [kv heads, …]."""
     kv_heads, width = keys.shape[0], keys.shape[2]
-    each = queries.shape[1] // kv_heads
+    each, scale = queries.shape[1] // kv_heads, np.float32(1 / np.sqrt(width))
     count = 0
     for piece in range(len(pieces)):
         count += pieces[piece, 1] - pieces[piece, 0]
@@ -131,7 +131,7 @@ def attend(member, members, queries, keys, values, pieces, scale, partial):
             end = min(hi, lo + last - before)
             for block in range(max(lo, lo + first - before), end, BLOCK):
                 seen = min(BLOCK, end - block)
-                _score(query, keys[head], block, seen, scale, scores)
+                _score(query, keys[head], values[head], block, seen, scale, scores)
                 _weigh(scores, seen, top, total, heat, mean)
                 _add(scores, values[head], block, seen, mean)
             before += hi - lo
@@ -139,10 +139,15 @@ def attend(member, members, queries, keys, values, pieces, scale, partial):
 
 
 @compiled
-def _score(queries, keys, first, count, scale, scores):
-    """Scores [heads, count] of queries [heads, width] against keys first … of [slots, width], ROWS heads at a time."""
+def _score(queries, keys, values, first, count, scale, scores):
+    """Scores [heads, count] of queries [heads, width] against keys first … of [slots, width], ROWS heads at a time.
+
+    The values are read soon after, which no processor guesses: they are asked for meanwhile.
+    """
     for head in range(0, len(queries), ROWS):
         for key in range(count):
+            for i in range(0, queries.shape[1], 2 * LANES):
+                prefetch(values, first + key, i)
             a = b = c = d = filled(np.float32(0))
             for i in range(0, queries.shape[1], LANES):
                 k = load(keys, first + key, i)

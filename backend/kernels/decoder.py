@@ -61,8 +61,8 @@ def work(layers: Layers, past: Past, place: Place, embed: np.ndarray, members: i
     shapes = (inputs, (rows, width), inputs, layers.gate_up.weight.shape[1])
     seen = ((count, len(place.turned), heads, width), (count, heads))
     found = ((members, heads), (members, heads), (members, heads), (members, heads, width))
-    made = [np.empty(shape, np.float32) for shape in (*shapes, *seen, *found)]
-    return Work(embed.copy(), *made[:6], Partial(*made[6:]))
+    partial = Partial(*(np.empty(shape, np.float32) for shape in found))
+    return Work._make([embed.copy(), *(np.empty(shape, np.float32) for shape in (*shapes, *seen)), partial])
 
 
 @entry
@@ -95,13 +95,14 @@ def _decode(layers, past, place, work):
         if member == 0:
             _place(layers, layer, past, place, work)
         barrier()
-        _attend(member, members, layer, past, place, work)
+        keys, values = past.keys[layer], past.values[layer]
+        attend(member, members, work.queries[layer], keys, values, place.pieces, work.partial)
         barrier()
         _mix(member, members, layers, layer, past, work)
         barrier()
         _gate(member, members, layers, layer, work)
         barrier()
-        _fall(member, members, layers, layer, past, work)
+        _add(member, members, layers.down, layer, work.gated[: len(work.gated) // 2], past, work)
         barrier()
         if member == 0 and layer == 0:
             _copy(work.x, work.first)
@@ -144,13 +145,6 @@ def _place(layers, layer, past, place, work):
 
 
 @compiled
-def _attend(member, members, layer, past, place, work):
-    queries = work.queries[layer]
-    scale = np.float32(1 / np.sqrt(queries.shape[2]))
-    attend(member, members, queries, past.keys[layer], past.values[layer], place.pieces, scale, work.partial)
-
-
-@compiled
 def _mix(member, members, layers, layer, past, work):
     """Attention's output product, added to the residual stream."""
     heads, width = work.queries.shape[2:]
@@ -172,12 +166,6 @@ def _gate(member, members, layers, layer, work):
     for row in range(lo, hi):
         gate = work.gated[row]
         work.gated[row] = gate / (np.float32(1) + exp(-gate)) * work.gated[count + row]
-
-
-@compiled
-def _fall(member, members, layers, layer, past, work):
-    """The product of what was gated, added to the residual stream."""
-    _add(member, members, layers.down, layer, work.gated[: len(work.gated) // 2], past, work)
 
 
 @compiled

@@ -30,7 +30,8 @@ class _LanesModel(models.PrimitiveModel):
         super().__init__(manager, kind, _VECTOR)
 
 
-def _address(context, builder, kind, array, row, first, vector):
+def _address(context, builder, kind, arguments, vector):
+    array, row, first = arguments
     made = context.make_array(kind)(context, builder, array)
     pointer = cgutils.get_item_pointer(context, builder, kind, made, [row, first])
     return builder.bitcast(pointer, vector.as_pointer())
@@ -43,11 +44,10 @@ def load(typing, array, row, first):
     def generate(context, builder, signature, arguments):
         kind = signature.args[0]
         if kind.dtype == types.float32:
-            value = builder.load(_address(context, builder, kind, *arguments, _VECTOR), align=4)
-            return value
+            return builder.load(_address(context, builder, kind, arguments, _VECTOR), align=4)
         halves = ir.VectorType(ir.IntType(16), LANES)
         words = ir.VectorType(ir.IntType(32), LANES)
-        value = builder.load(_address(context, builder, kind, *arguments, halves), align=2)
+        value = builder.load(_address(context, builder, kind, arguments, halves), align=2)
         shift = ir.Constant(words, [16] * LANES)
         return builder.bitcast(builder.shl(builder.zext(value, words), shift), _VECTOR)
 
@@ -57,7 +57,7 @@ def load(typing, array, row, first):
 def _masked(array, mask: int):
     def generate(context, builder, signature, arguments):
         narrow = ir.VectorType(ir.IntType(8), LANES)
-        value = builder.load(_address(context, builder, signature.args[0], *arguments, narrow), align=1)
+        value = builder.load(_address(context, builder, signature.args[0], arguments, narrow), align=1)
         value = builder.and_(value, ir.Constant(narrow, [mask] * LANES))
         return builder.sitofp(builder.zext(value, ir.VectorType(ir.IntType(32), LANES)), _VECTOR)
 
@@ -81,7 +81,7 @@ def save(typing, array, row, first, lanes):
     """Put lanes into a row of a float32 array [rows, n] from `first` on."""
 
     def generate(context, builder, signature, arguments):
-        address = _address(context, builder, signature.args[0], *arguments[:3], _VECTOR)
+        address = _address(context, builder, signature.args[0], arguments[:3], _VECTOR)
         builder.store(arguments[3], address, align=4)
         return context.get_dummy_value()
 
@@ -113,18 +113,30 @@ def fma(typing, a, b, c):
 
 @intrinsic
 def total(typing, lanes):
-    """Sum of all lanes, pairwise."""
+    """The sum of sixteen lanes, by halves."""
 
     def generate(context, builder, signature, arguments):
         value, width = arguments[0], LANES
         while width > 1:
             width //= 2
             index = ir.VectorType(ir.IntType(32), width)
-            low, high = (
-                builder.shuffle_vector(value, value, ir.Constant(index, list(range(at, at + width))))
-                for at in (0, width)
-            )
-            value = builder.fadd(low, high)
+            halves = (ir.Constant(index, list(range(at, at + width))) for at in (0, width))
+            value = builder.fadd(*(builder.shuffle_vector(value, value, half) for half in halves))
         return builder.extract_element(value, ir.IntType(32)(0))
 
     return types.float32(_KIND), generate
+
+
+@intrinsic
+def prefetch(typing, array, row, first):
+    """Ask for the cache line of an element [row, first], which may lie beyond the array."""
+
+    def generate(context, builder, signature, arguments):
+        kind, pointer, number = signature.args[0], cgutils.voidptr_t, ir.IntType(32)
+        line = _address(context, builder, kind, arguments, ir.IntType(8))
+        function = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
+        ask = cgutils.get_or_insert_function(builder.module, function, "llvm.prefetch.p0i8")
+        builder.call(ask, [builder.bitcast(line, pointer), number(0), number(3), number(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, types.intp), generate

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from pathlib import Path
+from typing import Any
 
 import torch
 from llvmlite import binding, ir
@@ -27,7 +28,7 @@ _ALONE = {
 }
 
 
-def _runtime() -> dict[str, ctypes._CFuncPtr]:
+def _runtime() -> dict[str, Any]:
     """The OpenMP functions that torch's own library is linked with."""
     try:
         torch_cpu = ctypes.CDLL(str(next((Path(torch.__file__).parent / "lib").glob("libtorch_cpu.*"))))
@@ -36,8 +37,7 @@ def _runtime() -> dict[str, ctypes._CFuncPtr]:
         return _ALONE
 
 
-_FOUND = _runtime()
-for _name, _function in _FOUND.items():
+for _name, _function in _runtime().items():
     binding.add_symbol(_name, ctypes.cast(_function, ctypes.c_void_p).value)
 
 barrier = types.ExternalFunction("GOMP_barrier", types.void())

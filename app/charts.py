@@ -7,9 +7,9 @@ for series, viridis and cividis for scales), so that one chart serves both theme
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import orjson
@@ -18,7 +18,10 @@ from sklearn.decomposition import PCA
 from app.series import Series, pick, sample
 from backend.positions.policy import Policy
 from backend.settings import RunSettings
+from backend.steps import Logits
 
+Run = TypeVar("Run")
+Drawn = tuple[list[dict[str, Any]], list[Any]]
 POINTS = 160
 STRETCHES = 64
 P_END_RANGE = (-8, 0.3)
@@ -438,6 +441,23 @@ def points(
         "marker": marker,
         "hovertemplate": f"{name}, position %{{customdata}}<extra></extra>",
     }
+
+
+def overlaid(
+    runs: Iterable[Run], draw: Callable[[str, Run], Drawn | None]
+) -> tuple[list[dict[str, Any]], list[list[Any]]]:
+    """Traces and table rows of several runs, each in its colour; draw: those of one, or None while it has nothing."""
+    drawn = [found for colour, run in zip(SERIES_COLOURS, runs, strict=False) if (found := draw(colour, run))]
+    return [trace for traces, _ in drawn for trace in traces], [row for _, row in drawn]
+
+
+def head_logits(recorded: Logits | None, colour: str, name: str, label: str) -> Drawn | None:
+    """Mean logits by perceived distance as one of several lines, and its row: nearest, farthest, at which distance."""
+    if recorded is None:
+        return None
+    x, mean = rounded(np.maximum(recorded.distance, 0.5), 2), rounded(recorded.mean, 3)
+    row = [label, cell(recorded.mean[0]), cell(recorded.mean[-1]), cell(recorded.distance[-1])]
+    return [line(x, mean, colour, name, mode="lines+markers")], row
 
 
 def _bar(title: str) -> dict[str, Any]:

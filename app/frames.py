@@ -69,14 +69,15 @@ class Stream:
             loop.call_soon_threadsafe(fresh.set)
 
         self._wake.add(wake)
+        last: Frame | None = None
         seen: dict[str, int] = {}
         try:
             while not self._ended:
                 await fresh.wait()
                 fresh.clear()
-                if frame := self._frame:
+                if (frame := self._frame) and frame is not last:
                     yield f"data: {frame.encode(seen)}\n\n"
-                    seen = {name: len(text) for name, text in frame.texts.items()}
+                    last, seen = frame, {name: len(text) for name, text in frame.texts.items()}
         finally:
             self._wake.discard(wake)
 

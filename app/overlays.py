@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from app import charts
-from app.charts import SERIES_COLOURS, Chart
+from app.charts import SERIES_COLOURS, Chart, Drawn
 from app.series import Series, pick, sample
 from backend.positions.policy import Policy
 from backend.settings import RunSettings
@@ -32,29 +32,7 @@ class Named(NamedTuple):
 def length(runs: Sequence[Named]) -> Chart:
     """Produced against tokens generated, each with its target, and where each ended."""
     layout = charts.axes("tokens generated", "produced")
-    data: list[dict[str, Any]] = []
-    rows: list[list[Any]] = []
-    for colour, run in zip(SERIES_COLOURS, runs, strict=False):
-        name, series = run.name, run.series
-        if not len(series):
-            continue
-        at = sample(len(series), POINTS)
-        target = pick(series.target, at)
-        data.append(charts.line(at + 1, pick(series.produced, at), colour, name, width=2.4))
-        if np.isfinite(target).any():
-            data.append(charts.line(at + 1, target, colour, f"{name}: target", width=1.2, dash="dash"))
-        if series.finish is not None:
-            data.append(_end(len(series), series.produced[-1], colour, name))
-        rows.append(
-            [
-                run.label,
-                len(series),
-                series.produced[-1],
-                series.target[-1] or "",
-                "" if series.error is None else series.error,
-                round(series.speed, 1),
-            ]
-        )
+    data, rows = charts.overlaid(runs, _length)
     layout["yaxis"]["rangemode"] = "tozero"
     ended = [
         f"{row[0]} {row[1]:,} tokens" + (f" (error {charts.signed(row[4])})" if row[4] != "" else "") for row in rows
@@ -77,17 +55,7 @@ def p_end(runs: Sequence[Named]) -> Chart:
         "tickvals": list(charts.P_END_TICKS),
         "ticktext": list(charts.P_END_TICKS.values()),
     }
-    data: list[dict[str, Any]] = []
-    rows: list[list[Any]] = []
-    for colour, run in zip(SERIES_COLOURS, runs, strict=False):
-        name, series = run.name, run.series
-        if not len(series):
-            continue
-        at = sample(len(series), POINTS)
-        data.append(
-            charts.line(at + 1, pick(series.p_eos, at).astype(np.float32), colour, name, width=1.6, hover="%{y:.2~g}")
-        )
-        rows.append([run.label, charts.cell(max(series.p_eos)), int(np.argmax(series.p_eos)) + 1])
+    data, rows = charts.overlaid(runs, _p_end)
     words = [f"{name} at most {peak:.2g}, at token {at:,}" for name, peak, at in rows]
     return Chart(data, _told(layout, data), _sentence(words), ("setting", "highest p(end)", "at token"), rows)
 
@@ -95,17 +63,7 @@ def p_end(runs: Sequence[Named]) -> Chart:
 def entropy(runs: Sequence[Named]) -> Chart:
     """Attention entropy, mean over layers and heads, against context length, each under its own ceiling."""
     layout = charts.axes("tokens read", "nats")
-    data: list[dict[str, Any]] = []
-    rows: list[list[Any]] = []
-    for colour, run in zip(SERIES_COLOURS, runs, strict=False):
-        name, series = run.name, run.series
-        if not series.entropy:
-            continue
-        context, ceiling, values = charts.entropy_table(series)
-        mean = charts.rounded(values.mean(axis=1), 3)
-        data.append(charts.line(context, mean, colour, name, width=2.2))
-        data.append(charts.line(context, ceiling, colour, f"{name}: ceiling", width=1, dash="dash"))
-        rows.append([run.label, int(context[-1]), charts.cell(mean[-1]), charts.cell(ceiling[-1])])
+    data, rows = charts.overlaid(runs, _entropy)
     layout["yaxis"]["rangemode"] = "tozero"
     words = [f"{name} {mean:.2f} nats of {top:.2f}" for name, _, mean, top in rows]
     return Chart(
@@ -116,25 +74,10 @@ def entropy(runs: Sequence[Named]) -> Chart:
 def logits(runs: Sequence[Named], training_length: int | None = None) -> Chart:
     """Mean attention logit of the watched head against perceived distance."""
     layout = charts.axes("perceived distance in tokens", "logit")
-    data: list[dict[str, Any]] = []
-    rows: list[list[Any]] = []
-    top = 1.0
-    for colour, run in zip(SERIES_COLOURS, runs, strict=False):
-        name, series = run.name, run.series
-        if series.logits is None:
-            continue
-        x = charts.rounded(np.maximum(series.logits.distance, 0.5), 2)
-        top = max(top, float(x.max()))
-        data.append(charts.line(x, charts.rounded(series.logits.mean, 3), colour, name, width=2, mode="lines+markers"))
-        rows.append(
-            [
-                run.label,
-                charts.cell(series.logits.mean[0]),
-                charts.cell(series.logits.mean[-1]),
-                charts.cell(series.logits.distance[-1]),
-            ]
-        )
-    charts.distance_axis(layout, max(top, training_length or 1))
+    data, rows = charts.overlaid(
+        runs, lambda colour, run: charts.head_logits(run.series.logits, colour, run.name, run.label)
+    )
+    charts.distance_axis(layout, max([training_length or 1.0, *(float(trace["x"].max()) for trace in data)]))
     if training_length and data:
         charts.mark_x(layout, training_length, "@muted", f"trained {training_length:,}", log=True, y=0.94)
     words = [f"{name} {near:.2f} near, {far:.2f} at a distance of {at:,.0f}" for name, near, far, at in rows]
@@ -178,18 +121,57 @@ def positions(settings: Sequence[tuple[str, str, RunSettings]], tokens: int) -> 
     """The distance at which the last token perceives each earlier one, for every (letter, words, setting)."""
     layout = charts.axes("true distance in tokens", "perceived distance")
     true = sample(tokens, POINTS)
-    data: list[dict[str, Any]] = []
-    rows: list[list[Any]] = []
-    for colour, (name, words, chosen) in zip(SERIES_COLOURS, settings, strict=False):
+
+    def draw(colour: str, setting: tuple[str, str, RunSettings]) -> Drawn:
+        name, words, chosen = setting
         every = Policy.of(chosen).distance(np.array([tokens - 1]), np.arange(tokens))[0][::-1]
-        perceived = every[true]
-        data.append(charts.line(true, charts.rounded(perceived, 2), colour, name, width=2.2))
-        rows.append([f"{name} · {words}", int(np.sum(~np.isnan(every))), charts.cell(np.nanmax(every))])
+        row = [f"{name} · {words}", int(np.sum(~np.isnan(every))), charts.cell(np.nanmax(every))]
+        return [charts.line(true, charts.rounded(every[true], 2), colour, name, width=2.2)], row
+
+    data, rows = charts.overlaid(settings, draw)
     layout["yaxis"]["rangemode"] = "tozero"
     told = [f"{name} sees {seen:,} tokens, the farthest at {far:,.0f}" for name, seen, far in rows]
     return Chart(
         data, _told(layout, data), _sentence(told), ("setting", "tokens seen", "largest perceived distance"), rows
     )
+
+
+def _length(colour: str, run: Named) -> Drawn | None:
+    name, series = run.name, run.series
+    if not len(series):
+        return None
+    at = sample(len(series), POINTS)
+    target = pick(series.target, at)
+    data = [charts.line(at + 1, pick(series.produced, at), colour, name, width=2.4)]
+    if np.isfinite(target).any():
+        data.append(charts.line(at + 1, target, colour, f"{name}: target", width=1.2, dash="dash"))
+    if series.finish is not None:
+        data.append(_end(len(series), series.produced[-1], colour, name))
+    error = "" if series.error is None else series.error
+    goal = series.target[-1] or ""
+    return data, [run.label, len(series), series.produced[-1], goal, error, round(series.speed, 1)]
+
+
+def _p_end(colour: str, run: Named) -> Drawn | None:
+    p_eos = run.series.p_eos
+    if not p_eos:
+        return None
+    at = sample(len(p_eos), POINTS)
+    y = pick(p_eos, at).astype(np.float32)
+    trace = charts.line(at + 1, y, colour, run.name, width=1.6, hover="%{y:.2~g}")
+    return [trace], [run.label, charts.cell(max(p_eos)), int(np.argmax(p_eos)) + 1]
+
+
+def _entropy(colour: str, run: Named) -> Drawn | None:
+    if not run.series.entropy:
+        return None
+    context, ceiling, values = charts.entropy_table(run.series)
+    mean = charts.rounded(values.mean(axis=1), 3)
+    data = [
+        charts.line(context, mean, colour, run.name, width=2.2),
+        charts.line(context, ceiling, colour, f"{run.name}: ceiling", width=1, dash="dash"),
+    ]
+    return data, [run.label, int(context[-1]), charts.cell(mean[-1]), charts.cell(ceiling[-1])]
 
 
 def _end(x: int, y: int, colour: str, name: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from app import charts
-from app.charts import SERIES_COLOURS, Chart
+from app.charts import SERIES_COLOURS, Chart, Drawn
 from app.series import sample
 from backend.steps import Logits
 
@@ -61,17 +61,7 @@ class Passage:
 def nll(passages: Sequence[Passage], training_length: int | None = None) -> Chart:
     """Negative log-likelihood, averaged over stretches of tokens, against position."""
     layout = charts.axes("position in the text", "nats per token")
-    data: list[dict[str, Any]] = []
-    rows: list[list[Any]] = []
-    for colour, passage in zip(SERIES_COLOURS, passages, strict=False):
-        if not passage.nll:
-            continue
-        values = np.concatenate(passage.nll)
-        width = max(1, int(np.ceil(len(values) / BINS)))
-        starts = np.arange(0, len(values), width)
-        means = np.add.reduceat(values, starts) / np.diff(np.append(starts, len(values)))
-        data.append(charts.line(starts + width // 2, charts.rounded(means, 3), colour, passage.name, width=2))
-        rows.append([passage.name, passage.read, charts.cell(values.mean()), charts.cell(passage.perplexity)])
+    data, rows = charts.overlaid(passages, _nll)
     if training_length and data and max(p.read for p in passages) > training_length * 0.8:
         charts.mark_x(layout, training_length, "@muted", f"trained {training_length:,}")
     words = [f"{name}: perplexity {perplexity:,.4g} over {tokens:,} tokens" for name, tokens, _, perplexity in rows]
@@ -81,19 +71,7 @@ def nll(passages: Sequence[Passage], training_length: int | None = None) -> Char
 def entropy(passages: Sequence[Passage]) -> Chart:
     """Mean attention entropy of each chunk's last row, under the ceiling ln(attended)."""
     layout = charts.axes("position in the text", "nats")
-    data: list[dict[str, Any]] = []
-    rows: list[list[Any]] = []
-    for colour, passage in zip(SERIES_COLOURS, passages, strict=False):
-        if not passage.position:
-            continue
-        at = sample(len(passage.position), BINS)
-        x, values = np.array(passage.position)[at], np.array(passage.entropy)[at]
-        ceiling = np.log(np.maximum(np.array(passage.attended)[at], 1))
-        data.append(charts.line(x, charts.rounded(values, 3), colour, passage.name, width=2))
-        data.append(
-            charts.line(x, charts.rounded(ceiling, 3), colour, f"{passage.name}: ceiling", width=1, dash="dash")
-        )
-        rows.append([passage.name, passage.read, charts.cell(values[-1]), charts.cell(ceiling[-1])])
+    data, rows = charts.overlaid(passages, _entropy)
     layout["yaxis"]["rangemode"] = "tozero"
     words = [f"{name}: {value} nats of at most {top}" for name, _, value, top in rows]
     return _chart(data, layout, words, ("policy", "tokens", "mean entropy", "ceiling"), rows)
@@ -102,26 +80,13 @@ def entropy(passages: Sequence[Passage]) -> Chart:
 def logits(passages: Sequence[Passage], training_length: int | None = None) -> Chart:
     """Mean attention logits of the watched head by perceived distance, at the last token read."""
     layout = charts.axes("perceived distance in tokens", "logit")
-    data: list[dict[str, Any]] = []
-    rows: list[list[Any]] = []
-    top = float(training_length or 1)
+    data, rows = charts.overlaid(
+        passages, lambda colour, passage: charts.head_logits(passage.logits, colour, passage.name, passage.name)
+    )
     for colour, passage in zip(SERIES_COLOURS, passages, strict=False):
-        if (recorded := passage.logits) is None:
-            continue
-        x = charts.rounded(np.maximum(recorded.distance, 0.5), 2)
-        top = max(top, float(x.max()))
-        data.append(charts.line(x, charts.rounded(recorded.mean, 3), colour, passage.name, mode="lines+markers"))
-        rows.append(
-            [
-                passage.name,
-                charts.cell(recorded.mean[0]),
-                charts.cell(recorded.mean[-1]),
-                charts.cell(recorded.distance[-1]),
-            ]
-        )
-        if np.isfinite(passage.cap):
+        if passage.logits is not None and np.isfinite(passage.cap):
             charts.mark_x(layout, passage.cap, colour, f"cap {passage.cap:,.0f}", log=True, y=0.06)
-    charts.distance_axis(layout, top)
+    charts.distance_axis(layout, max([training_length or 1.0, *(float(trace["x"].max()) for trace in data)]))
     if training_length and data:
         charts.mark_x(layout, training_length, "@muted", f"trained {training_length:,}", log=True, y=0.94)
     words = [f"{name}: {near} near, {far} at a distance of {at:,.0f}" for name, near, far, at in rows]
@@ -163,18 +128,43 @@ def memory(passages: Sequence[Passage]) -> Chart:
     return _column(passages, lambda p: [size / 2**20 for size in p.cache], "MiB", "MiB of cache at the end")
 
 
+def _nll(colour: str, passage: Passage) -> Drawn | None:
+    if not passage.nll:
+        return None
+    values = np.concatenate(passage.nll)
+    width = max(1, int(np.ceil(len(values) / BINS)))
+    starts = np.arange(0, len(values), width)
+    means = np.add.reduceat(values, starts) / np.diff(np.append(starts, len(values)))
+    trace = charts.line(starts + width // 2, charts.rounded(means, 3), colour, passage.name)
+    return [trace], [passage.name, passage.read, charts.cell(values.mean()), charts.cell(passage.perplexity)]
+
+
+def _entropy(colour: str, passage: Passage) -> Drawn | None:
+    if not passage.position:
+        return None
+    at = sample(len(passage.position), BINS)
+    x, values = np.array(passage.position)[at], np.array(passage.entropy)[at]
+    ceiling = np.log(np.maximum(np.array(passage.attended)[at], 1))
+    data = [
+        charts.line(x, charts.rounded(values, 3), colour, passage.name),
+        charts.line(x, charts.rounded(ceiling, 3), colour, f"{passage.name}: ceiling", width=1, dash="dash"),
+    ]
+    return data, [passage.name, passage.read, charts.cell(values[-1]), charts.cell(ceiling[-1])]
+
+
 def _column(passages: Sequence[Passage], values: Callable[[Passage], Sequence[float]], unit: str, told: str) -> Chart:
     layout = charts.axes("position in the text", unit)
     layout["yaxis"]["rangemode"] = "tozero"
-    data: list[dict[str, Any]] = []
-    rows: list[list[Any]] = []
-    for colour, passage in zip(SERIES_COLOURS, passages, strict=False):
+
+    def draw(colour: str, passage: Passage) -> Drawn | None:
         if not passage.position:
-            continue
+            return None
         at = sample(len(passage.position), BINS)
         column = np.array(values(passage))[at]
-        data.append(charts.line(np.array(passage.position)[at], charts.rounded(column, 2), colour, passage.name))
-        rows.append([passage.name, passage.read, charts.cell(column[-1])])
+        trace = charts.line(np.array(passage.position)[at], charts.rounded(column, 2), colour, passage.name)
+        return [trace], [passage.name, passage.read, charts.cell(column[-1])]
+
+    data, rows = charts.overlaid(passages, draw)
     words = [f"{name}: {value:,} {told}" for name, _, value in rows]
     return _chart(data, layout, words, ("policy", "tokens", unit), rows)
 

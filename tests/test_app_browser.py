@@ -161,6 +161,40 @@ def test_a_generation_draws_each_chart_once_keeps_the_zoom_and_ends_on_its_last_
     assert int(visitor.chart("length")["received"]) >= 3
 
 
+def test_lines_move_between_the_whole_drawings_of_a_run(visit):
+    visitor = visit(query=link(prompt="Write a long story about the sea.", max_new_tokens=600))
+    visitor.page.evaluate(
+        """() => { const react = Plotly.react; window.whole = 0; window.moved = 0;
+        Plotly.react = (plot, ...rest) => {
+          if (plot.closest("#chart-entropy")) window.whole += 1;
+          return react(plot, ...rest);
+        };
+        const chart = document.querySelector("#chart-entropy .ll-chart");
+        const line = () => chart.querySelector(".js-line").getAttribute("d");
+        let before = line(), drawn = 0;
+        new MutationObserver(() => {
+          if (line() !== before && window.whole === drawn) window.moved += 1;
+          [before, drawn] = [line(), window.whole];
+        }).observe(chart, { attributeFilter: ["data-drawn"] }); }"""
+    )
+    visitor.generate()
+    visitor.ends()
+    visitor.settles("entropy")
+    assert visitor.page.evaluate("window.moved") >= 3
+    last = "((plot) => Math.max(...plot.querySelector('.js-line').getAttribute('d').match(/[\\d.]+(?=,)/g)))"
+    width = "((plot) => plot._fullLayout.xaxis._length)"
+    plot = "document.querySelector('#chart-entropy .ll-plot')"
+    assert visitor.page.evaluate(f"{last}({plot}) / {width}({plot})") == pytest.approx(1, abs=0.02)
+
+
+def test_a_page_at_rest_asks_for_no_pictures(visit):
+    visitor = visit()
+    number = "requestAnimationFrame(() => 0)"
+    visitor.page.wait_for_function(
+        f"new Promise((r) => {{ const n = {number}; setTimeout(() => r({number} - n < 3), 400); }})"
+    )
+
+
 def test_a_token_tells_its_numbers_to_the_mouse_and_to_the_keyboard(visit):
     visitor = visit()
     visitor.page.locator("#text-run .tok").nth(3).hover()

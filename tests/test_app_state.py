@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import threading
 import time
 from urllib.parse import parse_qsl
 
 import gradio as gr
+import hypothesis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
 
 from app import controls, page
-from app.runs import Runs, batches
+from app.frames import PATH, Frame, Stream, Streams
+from app.runs import SLOWEST, Runs, batches
 from app.share import explain, flat, from_query, settings_of, to_query
 from app.tabs.long_context import MAX_BYTES, built_in, text_of
 from backend.adapters import available
@@ -46,12 +52,14 @@ def form() -> controls.Form:
         return controls.build(gr.Textbox(), ["embedded"], available("embedded"))
 
 
+@hypothesis.settings(deadline=None)
 @given(settings=SETTINGS)
 def test_the_form_shows_settings_and_gives_them_back(form, settings):
     assert form.settings(form.values(settings)) == settings
     assert form.beyond(flat(settings)) == []
 
 
+@hypothesis.settings(deadline=None)
 @given(settings=SETTINGS)
 def test_a_link_gives_the_settings_back(settings):
     values, problems = from_query(dict(parse_qsl(to_query(settings), keep_blank_values=True)))
@@ -121,6 +129,59 @@ def test_the_reader_is_not_held_up_by_the_page():
     source = batches(events(), period=10)
     next(source)
     assert finished.wait(2)
+
+
+def test_batches_come_more_seldom_where_handling_them_takes_long():
+    def events():
+        while not over.wait(0.005):
+            yield 0
+
+    over = threading.Event()
+    source = batches(events(), period=0.01)
+    next(source)
+    time.sleep(0.02)
+    started = time.monotonic()
+    next(source)
+    assert 0.2 < time.monotonic() - started < SLOWEST + 0.2  # 0.02 s are SHARE of 0.25 s
+    over.set()
+
+
+def read_until(stream, frames: int) -> list[dict]:
+    async def read() -> list[dict]:
+        seen = []
+        async for event in stream.read():
+            seen.append(json.loads(event.removeprefix("data: ")))
+            if len(seen) == frames:
+                break
+        return seen
+
+    return asyncio.run(read())
+
+
+def test_a_reader_gets_the_newest_frame_and_of_a_text_only_what_is_new():
+    stream = Stream()
+    stream.show(Frame({"a": "1"}, {"t": "one\n"}, running=True))
+    stream.show(Frame({"a": "2"}, {"t": "one\ntwo\n"}, running=True))
+    later = threading.Timer(0.1, stream.show, [Frame({"a": "3"}, {"t": "one\ntwo\nthree\n"}, running=True)])
+    later.start()
+    first, second = read_until(stream, 2)
+    assert first == {"running": True, "texts": {"t": [0, "one\ntwo\n"]}, "parts": {"a": 2}}
+    assert second["texts"] == {"t": [8, "three\n"]} and second["parts"] == {"a": 3}
+    threading.Timer(0.1, stream.end).start()
+    assert read_until(stream, 9) == [{"running": True, "texts": {"t": [0, "one\ntwo\nthree\n"]}, "parts": {"a": 3}}]
+
+
+def test_only_an_open_stream_can_be_read_by_its_name():
+    streams = Streams()
+    client = TestClient(Starlette(routes=[streams.route]))
+    with streams.opened() as stream, streams.opened() as other:
+        path = PATH.format(name=stream.name)
+        assert len(stream.name) > 20 and stream.name != other.name
+        stream.show(Frame({"a": "1"}))
+        threading.Timer(0.2, stream.end).start()
+        assert client.get(path).text == 'data: {"running":false,"texts":{},"parts":{"a":1}}\n\n'
+        assert client.get(PATH.format(name="guess")).status_code == 404
+    assert client.get(path).status_code == 404
 
 
 def test_an_error_of_the_run_arrives_after_what_came_before():

@@ -7,6 +7,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import gradio as gr
 import numpy as np
@@ -15,12 +16,12 @@ import pytest
 from playwright.sync_api import expect
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
-from test_app_browser import Visitor, browser  # noqa: F401
+from test_app_browser import LONG, Visitor, browser  # noqa: F401
 
 from app import __main__ as app
 from app import benchmarks, charts, lengths, results
 from app import page as lab_page
-from app.benchmarks import KINDS, OTHER
+from app.benchmarks import KINDS
 from app.controls import METHODS
 from app.runs import Runs
 from app.tabs import results as tab
@@ -91,6 +92,13 @@ def folder(tmp_path, monkeypatch) -> Path:
     for name in KINDS:
         (tmp_path / name).write_bytes((RECORDED / name).read_bytes())
     return tmp_path
+
+
+def opened() -> dict[str, Any]:
+    """What the tab holds once it is opened: values of its components by their id."""
+    with gr.Blocks() as demo:
+        tab._content()
+    return {block.elem_id: block.value for block in demo.blocks.values() if isinstance(block, gr.HTML)}
 
 
 def row(method: str, name: str = "10-200") -> dict[str, str]:
@@ -206,19 +214,20 @@ def test_what_is_not_measured_says_the_command(folder):
 )
 def test_a_damaged_file_is_a_sentence_and_spoils_nothing_else(folder, content, words):
     (folder / "length" / "ldpe.json").write_bytes(content)
-    shown = tab._opened("10-200")
+    shown = opened()["results-comparison"]
     found = lengths.recorded()["ldpe"]
     assert found.data is None and words in found.problem and len(found.problem) < 300
     assert "length/ldpe.json" in found.problem and "--method ldpe" in found.problem
-    assert "length/ldpe.json" in shown[1] and METHODS["pre"][0] in shown[1]
+    assert "length/ldpe.json" in shown and ">PRE</th><td>24</td>" in shown
     assert "LDPE" not in [trace["name"] for trace in lengths.targets(lengths.recorded(), "10-200").data]
 
 
 def test_a_folder_where_a_file_should_be_and_an_empty_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(results, "FOLDER", tmp_path / "none")
-    shown = tab._opened("10-200")
-    assert shown[1].count("Not measured yet") == len(METHODS)
-    assert all("make bench" in part or "longform" in part for part in shown[3:5])
+    shown = opened()
+    assert shown["results-comparison"].count("Not measured yet") == len(METHODS)
+    for name, kind in KINDS.items():
+        assert f"Not measured yet: {kind.command}" in shown[f"results-{name.removesuffix('.json')}"]
     for name in ("targets", "errors"):
         assert getattr(lengths, name)(lengths.recorded(), "words").summary == "Nothing of this is measured yet."
     monkeypatch.setattr(results, "FOLDER", tmp_path)
@@ -237,23 +246,20 @@ def test_odd_content_is_shown_not_refused(folder):
     assert shown["MAE ± SD"].startswith("– ± ") and shown["median"] == "–" and shown["perplexity ratio"] == "–"
     assert (shown["landed"], shown["s l"], shown["odd"]) == ("yes", "97.2", "[1]")
     assert row("none")["s l"] == "–"
-    opened = tab._opened("<b>mine")
-    assert opened[0]["options"][-1]["id"] == opened[0]["value"] == "<b>mine"
-    assert "<b>mine" not in opened[1] and "&lt;b&gt;mine" in opened[1]
-    assert tab._opened("no longer there")[0]["value"] == "10-200"
+    assert tab._options(lengths.recorded())[-1]["id"] == "<b>mine"
+    html = tab._ranged("<b>mine")[0]
+    assert "<b>mine" not in html and "&lt;b&gt;mine" in html
 
 
 def test_all_charts_are_small_and_valid_json(folder):
-    parts = orjson.loads(tab._opened("10-200")[-1])["parts"]
-    assert set(parts) == {"r-targets", "r-errors", "r-limits", "r-outliers", "r-bench"}
-    for name, chart in parts.items():
+    shown = {name: orjson.loads(value) for name, value in opened().items() if name and name.startswith("chart-")}
+    assert set(shown) == {f"chart-r-{name}" for name in ("targets", "errors", "limits", "outliers", "bench")}
+    for name, chart in shown.items():
         assert len(chart["summary"]) > 30 and chart["rows"], name
         assert all(len(line) == len(chart["columns"]) for line in chart["rows"]), name
         assert len(orjson.dumps(chart)) < 100_000, name
-    ranged = orjson.loads(tab._ranged("words")[-1])["parts"]
-    assert (
-        set(ranged) == {"r-targets", "r-errors"} and "words" in ranged["r-targets"]["layout"]["xaxis"]["title"]["text"]
-    )
+    for chart in map(orjson.loads, tab._ranged("words")[1:]):
+        assert "words" in chart["layout"]["xaxis"]["title"]["text"]
     for theme in ("light", "dark"):
         assert charts.figure(lengths.errors(lengths.recorded(), "10-200"), theme).data
 
@@ -283,9 +289,10 @@ def test_a_new_file_is_shown_without_a_kind_of_its_own(folder):
     rows = [{"case": "<i>Λ", "context": 131072, "decode": 20.125}]
     (folder / "bench_long.json").write_text(json.dumps(PROVENANCE | {"rows": rows, "note": "flat"}))
     (folder / "broken.json").write_text("{")
-    others = tab._opened("10-200")[-2]
-    assert "131,072" in others and "20.1" in others and "note: flat" in others and "&lt;i&gt;Λ" in others
-    assert "broken.json cannot be used" in others and OTHER not in KINDS.values()
+    shown = opened()
+    for part in ("131,072", "20.1", "note: flat", "&lt;i&gt;Λ"):
+        assert part in shown["results-bench_long"], part
+    assert "broken.json cannot be used" in shown["results-broken"]
 
 
 def test_provenance_names_command_commit_date_and_machine(folder):
@@ -311,12 +318,11 @@ def test_only_result_files_can_be_downloaded(folder):
         assert client.get(f"/lab/results/{name}").status_code == 404, name
 
 
-def test_nothing_is_read_before_the_tab_is_opened(monkeypatch):
-    monkeypatch.setattr(lengths, "recorded", lambda: pytest.fail("read while the page is built"))
-    monkeypatch.setattr(tab, "read", lambda *_: pytest.fail("read while the page is built"))
-    with gr.Blocks() as demo, gr.Tab("Results") as opened:
-        tab.build(opened)
-    assert any(block.get("props", {}).get("elem_id") == "results-comparison" for block in demo.config["components"])
+def test_nothing_is_read_or_made_before_the_tab_is_opened(monkeypatch):
+    monkeypatch.setattr(tab, "_content", lambda: pytest.fail("the tab was not opened"))
+    with gr.Blocks() as demo, gr.Tab("Results") as shown:
+        tab.build(shown)
+    assert not any(isinstance(block, gr.HTML) for block in demo.blocks.values())
 
 
 @pytest.fixture(scope="module")
@@ -367,13 +373,16 @@ def test_the_tab_shows_tables_and_figures(browser, address, width, theme):  # no
 
 def test_the_range_is_chosen_by_keyboard_and_files_are_downloaded(browser, address, tmp_path):  # noqa: F811
     visitor = Visitor(browser, address)
-    open_tab(visitor)
     page = visitor.page
-    page.get_by_role("radio", name="Targets 10–200").focus()
+    page.evaluate("window.before = document.querySelector('#chart-length .ll-plot')")
+    open_tab(visitor)
+    page.locator("#choice-range input[value='10-200']").focus()
     page.keyboard.press("ArrowRight")
-    expect(page.locator("#results-comparison caption")).to_contain_text("Beyond training: 300–1,000")
+    expect(page.locator("#results-comparison caption")).to_contain_text("Beyond training", timeout=LONG)
     page.wait_for_function("document.querySelector('#chart-r-targets .ll-plot').data[0].x[0] === 300")
-    page.locator("#results-comparison .ll-scroll").focus()
+    page.locator("#choice-range input[value='300-1000']").focus()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.closest('#results-comparison') !== null")
     chart = page.locator("#chart-r-errors")
     chart.get_by_role("button", name="Table").click()
     assert chart.locator("tbody tr").count() == len(SPREAD)
@@ -382,4 +391,8 @@ def test_the_range_is_chosen_by_keyboard_and_files_are_downloaded(browser, addre
         page.get_by_role("link", name="length/ldpe.json").click()
     download.value.save_as(tmp_path / "ldpe.json")
     assert json.loads((tmp_path / "ldpe.json").read_text()) == document("ldpe")
+    page.get_by_role("tab", name="Generate").click()
+    assert page.evaluate("window.before === document.querySelector('#chart-length .ll-plot')")
+    open_tab(visitor)
+    assert page.locator("#chart-r-errors").count() == 1
     visitor.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from html import escape
 from typing import Any
 
@@ -12,96 +11,87 @@ from app import benchmarks, charts, lengths, live, published
 from app.benchmarks import KINDS, OTHER, Kind
 from app.buttons import QUIET
 from app.charts import Chart
-from app.frames import Frame
 from app.lengths import RANGES, Results
 from app.results import Result, Table, names, read
 
 FIRST = next(iter(RANGES))
 LENGTH = "length/"
-CHARTS = (
-    ("r-targets", "Target against length", "Every answer of the chosen range (000 figures 2 and 6)"),
-    ("r-errors", "Error by method", "Boxes hold half of the answers, whiskers 90 %; signed logarithmic axis"),
-    ("r-limits", "Limit against length", "Max New Tokens++: answers should stay below the line (000 figure 5)"),
-    ("r-outliers", "Beyond the training range", "Answers more than 20 tokens off; dotted: 003 table 3"),
-)
 
 
 def build(tab: gr.Tab) -> None:
-    """Makes the tab where it is called; `tab` is what the visitor opens."""
+    """Makes the tab where it is called; `tab` is what the visitor opens.
+
+    Its components are made when it is opened: a page pays for each one that it has, also for those out of sight.
+    """
+    gr.render(inputs=[], triggers=[tab.select], queue=False, show_progress="hidden")(_content)
+
+
+def _content() -> None:
+    results = lengths.recorded()
     live.heading(
         "Recorded measurements",
         "made by the commands named below, not by this page; the papers used other models and other data",
     )
     with gr.Column(elem_classes=["ll-panel"]):
-        chosen = live.choice("range", "Length control: range of targets", _options(RANGES), FIRST)
-    comparison = _words("results-comparison")
-    with gr.Row(elem_classes=["ll-grid", "ll-large", "ll-results"]):
-        for chart in CHARTS:
-            live.chart(*chart)
-    sources = _words("results-length")
-    sections = [_section(name, kind) for name, kind in KINDS.items()]
-    others = _words("results-others")
-    stream = live.stream()
-    tab.select(_opened, [chosen], [chosen, comparison, sources, *sections, others, stream], queue=False, **QUIET)
-    chosen.change(_ranged, [chosen], [comparison, stream], queue=False, **QUIET)
+        chosen = live.choice("range", "Length control: range of targets", _options(results), FIRST)
+    comparison, targets, errors = _ranged(FIRST)
+    table = _words("results-comparison", comparison)
+    with _grid():
+        answers = live.chart("r-targets", "Target against length", "Every answer (000 figures 2 and 6)", targets)
+        boxes = live.chart(
+            "r-errors",
+            "Error by method",
+            "Boxes hold half of the answers, whiskers 90 %; logarithmic both ways",
+            errors,
+        )
+        _chart("r-limits", "Limit against length", "Max New Tokens++ (000 figure 5)", lengths.limits(results))
+        _chart("r-outliers", "Beyond training", "Answers more than 20 tokens off", lengths.outliers(results))
+    _words("results-length", _length_sources(results))
+    for name, kind in KINDS.items():
+        _section(name, kind)
+    for name in names():
+        if name not in KINDS and not name.startswith(LENGTH):
+            _section(name, OTHER._replace(title=name))
+    chosen.change(_ranged, [chosen], [table, answers, boxes], queue=False, **QUIET)
 
 
-def _words(name: str) -> gr.HTML:
-    return gr.HTML("", apply_default_css=False, elem_id=name, elem_classes=["ll"])
+def _words(name: str, html: str) -> gr.HTML:
+    return gr.HTML(html, apply_default_css=False, elem_id=name, elem_classes=["ll"])
 
 
-def _section(name: str, kind: Kind) -> gr.HTML:
-    if kind.chart:
-        with gr.Row(elem_classes=["ll-grid", "ll-large", "ll-results"]):
-            live.chart(_chart_name(name), *kind.chart)
-    return _words(f"results-{name.removesuffix('.json')}")
+def _grid() -> gr.Row:
+    return gr.Row(elem_classes=["ll-grid", "ll-large", "ll-results"])
 
 
-def _chart_name(name: str) -> str:
-    return f"r-{name.removesuffix('.json')}"
+def _chart(name: str, title: str, hint: str, chart: Chart) -> gr.HTML:
+    return live.chart(name, title, hint, charts.encode(chart))
 
 
-def _options(known: Iterable[str]) -> list[dict[str, str]]:
+def _section(name: str, kind: Kind) -> None:
+    """A file's chart, where its kind has one, then its tables."""
+    html, chart = _shown(name, kind)
+    stem = name.removesuffix(".json")
+    if kind.chart and chart:
+        with _grid():
+            _chart(f"r-{stem}", *kind.chart, chart)
+    _words(f"results-{stem}", html)
+
+
+def _options(results: Results) -> list[dict[str, str]]:
     return [
         {"id": name, "label": lengths.called(name), "hint": RANGES[name][1] if name in RANGES else "", "off": ""}
-        for name in known
+        for name in lengths.ranges(results)
     ]
 
 
-def _opened(chosen: str) -> list[Any]:
-    """Everything the tab shows, read afresh."""
-    results = lengths.recorded()
-    known = lengths.ranges(results)
-    chosen = chosen if chosen in known else FIRST
-    drawn = _ranged_charts(results, chosen) | {
-        "r-limits": charts.encode(lengths.limits(results)),
-        "r-outliers": charts.encode(lengths.outliers(results)),
-    }
-    sections = []
-    for name, kind in KINDS.items():
-        html, chart = _shown(name, kind)
-        sections.append(html)
-        if chart:
-            drawn[_chart_name(name)] = charts.encode(chart)
-    rest = [name for name in names() if name not in KINDS and not name.startswith(LENGTH)]
-    others = "".join(_shown(name, OTHER._replace(title=name))[0] for name in rest)
-    comparison = _comparison(results, chosen)
-    frame = Frame(drawn).encode()
-    choice = gr.update(options=_options(known), value=chosen)
-    return [choice, comparison, _length_sources(results), *sections, others, frame]
-
-
 def _ranged(chosen: str) -> list[str]:
-    """What another range of targets changes."""
+    """What the range of targets decides: the comparison and two charts."""
     results = lengths.recorded()
-    return [_comparison(results, chosen), Frame(_ranged_charts(results, chosen)).encode()]
-
-
-def _ranged_charts(results: Results, chosen: str) -> dict[str, str]:
-    return {
-        "r-targets": charts.encode(lengths.targets(results, chosen), chosen),
-        "r-errors": charts.encode(lengths.errors(results, chosen), chosen),
-    }
+    return [
+        _comparison(results, chosen),
+        charts.encode(lengths.targets(results, chosen), chosen),
+        charts.encode(lengths.errors(results, chosen), chosen),
+    ]
 
 
 def _comparison(results: Results, chosen: str) -> str:

@@ -160,8 +160,8 @@ def length(series: Series, history: Sequence[Past] = ()) -> Chart:
         "automargin": True,
     }
     if series.finish is None and len(series):
-        grows(layout["xaxis"], room(len(series)))
-        grows(layout["yaxis"], room(np.nanmax([produced[-1], target[-1]])))
+        grows(layout["xaxis"], min(room(len(series)), series.settings.max_new_tokens))
+        grows(layout["yaxis"], np.nanmax([target[-1], room(produced[-1])]))
     stop = series.predicted_stop() if series.finish is None else None
     if stop is not None and stop <= series.settings.max_new_tokens:
         mark_x(layout, stop, "@c2", f"ends ≈ {stop:.0f}")
@@ -193,7 +193,7 @@ def entropy(series: Series) -> Chart:
     data.append(_layer_scale(layers))
     layout["yaxis"]["rangemode"] = "tozero"
     if series.finish is None:
-        grows(layout["xaxis"], room(context[-1]))
+        grows(layout["xaxis"], context[-1] - len(series) + min(room(len(series)), series.settings.max_new_tokens))
         grows(layout["yaxis"], math.ceil(ceiling.max()))
     if series.reading is not None and len(series):
         mark_x(layout, series.reading.tokens, "@muted", "response", anchor="left")
@@ -232,7 +232,7 @@ def logits(series: Series, training_length: int | None = None) -> Chart:
         rounded(x, 2), mean, "@c1", f"layer {recorded.layer}, head {recorded.head}", width=2.2, mode="lines+markers"
     )
     if series.finish is None:
-        grows(layout["yaxis"], 5 * math.floor(recorded.low.min() / 5), 5 * math.ceil(recorded.high.max() / 5))
+        grows(layout["yaxis"], 10 * math.floor(recorded.low.min() / 10), 10 * math.ceil(recorded.high.max() / 10))
     cap = Policy.of(series.settings).limit
     distance_axis(layout, max([float(x.max()), training_length or 1, cap if math.isfinite(cap) else 1]))
     if training_length:
@@ -365,9 +365,9 @@ def grows(axis: dict[str, Any], *included: float) -> None:
     axis["autorangeoptions"] = {"include": list(included)}
 
 
-def room(top: float) -> float:
-    """The next of five steps a decade at or above `top`, 40 at least."""
-    return float(10 ** (math.ceil(5 * math.log10(max(top, 39)) - 1e-9) / 5))
+def room(number: float) -> float:
+    """The next doubling of 64 at or above `number`."""
+    return float(64 * 2 ** max(0, math.ceil(math.log2(max(number, 1) / 64))))
 
 
 def distance_axis(layout: dict[str, Any], top: float) -> None:

@@ -125,7 +125,7 @@ def test_axes_leave_room_while_a_run_grows_and_fit_it_in_the_end():
     fits = [[chart.layout[axis].get("autorangeoptions") for axis in ("xaxis", "yaxis")] for chart in drawn(60)]
     assert fits == [[chart.layout[axis].get("autorangeoptions") for axis in ("xaxis", "yaxis")] for chart in drawn(61)]
     length, entropy = (found[0]["include"][0] for found in fits[:2])
-    assert 61 <= length < 2 * 61 and PROMPT + 60 <= entropy < 2 * (PROMPT + 60)
+    assert (length, entropy) == (64, PROMPT - 1 + 64)
     assert all("autorangeoptions" not in chart.layout["xaxis"] for chart in drawn(60, done=True))
 
 
@@ -133,9 +133,9 @@ def drawn(tokens: int, done: bool = False) -> list[charts.Chart]:
     return all_charts(run(tokens, done=done))[:3]
 
 
-@pytest.mark.parametrize("top", [1, 40, 99, 100, 101, 5000])
-def test_room_is_at_or_above_and_seldom_changes(top):
-    assert top <= charts.room(top) <= max(40, 1.6 * top)
+@pytest.mark.parametrize(("number", "reached"), [(0, 64), (1, 64), (64, 64), (65, 128), (5000, 8192)])
+def test_room_doubles(number, reached):
+    assert charts.room(number) == reached
 
 
 def test_a_free_run_has_no_target():

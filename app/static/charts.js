@@ -64,22 +64,24 @@ window.LengthLab = (() => {
     receive();
   }
 
-  // One queue for all charts. Moving lines is cheap and done for all of them in one picture; a whole drawing is dear,
-  // so each picture has one at most. While something runs, drawing takes SHARE of the page's time or a little more, so
-  // that a slow machine sees fewer frames, never late ones, and the model keeps its cores.
-  const SHARE = 0.06, SLOWEST = 330;
+  // One queue for all charts. Moving lines is cheap and done for all of them in one picture; a whole drawing is dear, so
+  // each picture has one at most: of a chart whose lines cannot be moved, or else of one that was not drawn whole for
+  // long. While something runs, drawing takes about SHARE of the page's time, so that a slow machine sees fewer
+  // pictures, never late ones, and the model keeps its cores.
+  const SHARE = 0.2, SLOWEST = 150;
   const waiting = new Set();
   let scheduled = false, rest = 0;
   function drawWaiting() {
     scheduled = false;
     const start = performance.now();
     const shown = [...waiting].filter((chart) => chart.visible());
-    const whole = shown.filter((chart) => !chart.moved());
-    for (const chart of shown) waiting.delete(chart);
-    whole[0]?.draw();
-    for (const chart of whole.slice(1)) waiting.add(chart);
+    const wanting = shown.map((chart) => [chart.moved() ? chart.due() : Infinity, chart]).filter(([late]) => late > 0);
+    const next = wanting.sort(([one], [other]) => (one === other ? 0 : other - one))[0]?.[1];
+    next?.draw();
+    const left = wanting.map(([, chart]) => chart).filter((chart) => chart !== next);
+    for (const chart of shown) if (!left.includes(chart)) waiting.delete(chart);
     rest = shown.some((chart) => chart.running) ? Math.min(SLOWEST, (performance.now() - start) / SHARE) : 0;
-    if (whole.length > 1) schedule();
+    if (left.length) schedule();
   }
   function schedule(chart) {
     if (chart) waiting.add(chart);
@@ -133,9 +135,9 @@ window.LengthLab = (() => {
       running: false,
       // The first drawing is made out of sight as well, so that scrolling never meets an empty card.
       visible: () => plot.offsetParent !== null && plot.clientWidth > 0 && (onScreen || !plot.dataset.created),
+      due: () => performance.now() - whole.due,
       moved() {
-        if (!self.running || performance.now() > whole.due || fits(latest) !== whole.fits) return false;
-        if (!move(plot, latest.data)) return false;
+        if (!self.running || fits(latest) !== whole.fits || !move(plot, latest.data)) return false;
         root.dataset.drawn = latest.frame;
         return true;
       },

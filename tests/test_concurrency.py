@@ -1,4 +1,5 @@
 """Users of one lab at the same time do not see each other."""
+
 from __future__ import annotations
 
 import threading
@@ -60,7 +61,9 @@ def test_users_with_different_settings_get_what_they_would_get_alone(family: str
 def test_two_users_of_the_embedded_model(lab: Lab):
     asked = [
         RunSettings(prompt="Tell me about the sea.", max_new_tokens=20),
-        RunSettings(prompt="Tell me about the sea.", max_new_tokens=20, pic="dynamic", ratio=8.0, recent=8, window=24, sinks=2),
+        RunSettings(
+            prompt="Tell me about the sea.", max_new_tokens=20, pic="dynamic", ratio=8.0, recent=8, window=24, sinks=2
+        ),
     ]
     alone = [tokens(lab, one) for one in asked]
     assert alone[0] != alone[1]

@@ -48,7 +48,7 @@ def answers(method: str) -> list[dict]:
     rng, spread = np.random.default_rng(len(method)), SPREAD[method]
     near = [answer(t, max(1, int(t + rng.normal(0, spread)))) for t in TARGETS for _ in range(6)]
     words = [answer(25, 25 + int(rng.normal(0, spread)), unit="words", tokens=33)]
-    return [*near, *words, answer(60, 60 + spread, changed_from=120)]
+    return [*near, answer(100, 100), *words, answer(60, 60 + spread, changed_from=120)]
 
 
 def summary(found: list[dict]) -> dict:
@@ -150,7 +150,7 @@ def test_words_and_changed_targets_are_kept_apart(folder):
     found = lengths.recorded()["ldpe"].data
     assert [a.unit for a in found.within("words")] == ["words"]
     assert [a.changed_from for a in found.within("changed")] == [120]
-    assert len(found.within("10-200 questions")) == len(found.within("10-200")) == 24
+    assert len(found.within("10-200 questions")) == len(found.within("10-200")) == 25
     assert found.within("10-200 articles") == found.within("something else") == []
 
 
@@ -218,7 +218,7 @@ def test_a_damaged_file_is_a_sentence_and_spoils_nothing_else(folder, content, w
     found = lengths.recorded()["ldpe"]
     assert found.data is None and words in found.problem and len(found.problem) < 300
     assert "length/ldpe.json" in found.problem and "--method ldpe" in found.problem
-    assert "length/ldpe.json" in shown and ">PRE</th><td>24</td>" in shown
+    assert "length/ldpe.json" in shown and ">PRE</th><td>25</td>" in shown
     assert "LDPE" not in [trace["name"] for trace in lengths.targets(lengths.recorded(), "10-200").data]
 
 

@@ -162,7 +162,7 @@ def test_a_generation_draws_each_chart_once_keeps_the_zoom_and_ends_on_its_last_
 
 
 def test_lines_move_between_the_whole_drawings_of_a_run(visit):
-    visitor = visit(query=link(prompt="Write a long story about the sea.", max_new_tokens=600))
+    visitor = visit(query=link(prompt="Write a long story about the sea.", max_new_tokens=300))
     visitor.page.evaluate(
         """() => { const react = Plotly.react; window.whole = 0; window.moved = 0;
         Plotly.react = (plot, ...rest) => {

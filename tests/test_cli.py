@@ -161,7 +161,7 @@ def test_what_is_wrong_is_one_sentence_and_exit_2(arguments: list[str], sentence
 def test_every_setting_has_an_option(run):
     options = {
         "prompt": "hi", "model": "m", "precision": "fp32", "method": "lrpe", "target": "7", "unit": "words",
-        "limit": "8", "max_new_tokens": "9", "pic": "ntk", "ratio": "2", "initial": "1", "recent": "3",
+        "limit": "8", "landing": "3", "max_new_tokens": "9", "pic": "ntk", "ratio": "2", "initial": "1", "recent": "3",
         "reading": "literal", "prefill": "row_exact", "window": "64", "sinks": "5", "distance_limit": "32",
         "temperature": "0.5", "top_k": "4", "top_p": "0.9", "repetition_penalty": "1.1", "seed": "11",
         "watch_enabled": False, "watch_layer": "2", "watch_head": "1", "watch_every": "6",

@@ -363,8 +363,9 @@ def test_the_tab_shows_tables_and_figures(browser, address, width, theme):  # no
     assert page.locator("#results-comparison tbody tr").count() == len(METHODS)
     expect(page.locator("#results-comparison")).to_contain_text("length/prompted_tuned.json cannot be used")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    colour = page.evaluate("document.querySelector('#chart-r-bench .ll-plot').data.at(-1).line.color")
-    assert colour == charts.PALETTES[theme]["c1"]
+    colours = set(page.evaluate("document.querySelector('#chart-r-bench .ll-plot').data.map((t) => t.line.color)"))
+    other = charts.PALETTES["dark" if theme == "light" else "light"]
+    assert colours <= set(charts.PALETTES[theme].values()) and not colours <= set(other.values())
     for part in ("#results-bench table", "#results-longform table", "#results-length .ll-sources a"):
         page.locator(part).first.scroll_into_view_if_needed()
         assert page.locator(part).first.is_visible(), part

@@ -111,5 +111,6 @@ class Streams:
     async def _respond(self, request: Request) -> Response:
         stream = self._open.get(request.path_params["name"])
         if stream is None:
-            return Response(status_code=404)
+            # The run is over: by the standard of server-sent events this says not to come again, and is no error.
+            return Response(status_code=204)
         return StreamingResponse(stream.read(), media_type="text/event-stream", headers={"Cache-Control": "no-store"})

@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
 from app import charts, published
 from app.charts import Chart
 from app.controls import METHODS
 from app.results import UNKNOWN, Recorded, Result, Table, decimal, figure, percent, read, signed, text
+from backend.evaluation.answers import Answer
 from backend.settings import LIMIT_METHODS, Method
 
 # Label and meaning of the ranges that every page shows.
@@ -48,27 +48,6 @@ MEASURED = ("answers", "mae", "sd")
 FAR = 20
 BEYOND = 300
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-
-
-class Answer(BaseModel):
-    """One recorded response. target, count: asked for and written, in `unit`; prompt: index within its kind."""
-
-    model_config = ConfigDict(extra="allow")
-
-    kind: str
-    prompt: int
-    target: int
-    count: int
-    tokens: int
-    ended: bool
-    natural: bool
-    unit: str = "tokens"
-    changed_from: int | None = None
-
-    @property
-    def error(self) -> int:
-        """Written minus asked for."""
-        return self.count - self.target
 
 
 class Length(Recorded):
@@ -239,7 +218,7 @@ def limits(results: Results) -> Chart:
     found = {
         method: answers
         for method, data in _usable(results).items()
-        if method in LIMIT_METHODS and (answers := [a for a in data.answers if _in_tokens(a)])
+        if method in LIMIT_METHODS and (answers := [a for a in data.answers if a.plain])
     }
     layout = charts.axes("limit, tokens", "written, tokens")
     layout["hovermode"] = "closest"
@@ -276,7 +255,7 @@ def outliers(results: Results) -> Chart:
     rows: list[list[Any]] = []
     told = []
     for method, record in _usable(results).items():
-        far = _by_target([a for a in record.answers if _in_tokens(a) and a.target >= BEYOND])
+        far = _by_target([a for a in record.answers if a.plain and a.target >= BEYOND])
         if method in ("none", "prompted", "prompted_tuned", "exp_decay", *LIMIT_METHODS) or not far:
             continue
         shares = [100 * float(np.mean([abs(n - target) > FAR for n in counts])) for target, counts in far.items()]
@@ -298,10 +277,6 @@ def outliers(results: Results) -> Chart:
 
 def _usable(results: Results) -> dict[Method, Length]:
     return {method: result.data for method, result in results.items() if result.data is not None}
-
-
-def _in_tokens(answer: Answer) -> bool:
-    return answer.unit == "tokens" and answer.changed_from is None
 
 
 def _by_target(answers: Sequence[Answer]) -> dict[int, list[int]]:

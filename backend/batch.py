@@ -66,11 +66,6 @@ class _Row:
         return len(self.request.ids) + max(0, len(self.tokens) - 1)
 
 
-def supports(model: PreTrainedModel) -> bool:
-    """Whether `write` can run a model."""
-    return model.config.model_type in LLAMA_SHAPED
-
-
 def write(
     model: PreTrainedModel,
     requests: Iterable[Request],
@@ -85,7 +80,7 @@ def write(
     room: longest prompt and response together, in tokens. ends: ids of the end mark. signal: shows each request's
     goal. ValueError for a model of another shape or a request that needs more room.
     """
-    if not supports(model):
+    if model.config.model_type not in LLAMA_SHAPED:
         raise ValueError(f"batches need a model of the families {', '.join(sorted(LLAMA_SHAPED))}")
     return _Batch(model, ends, room, signal, sampling or Sampling(), slots).responses(requests)
 
@@ -143,8 +138,8 @@ class _Batch:
             self.keys[layer, slot, :, :n], self.values[layer, slot, :, :n] = k, v
             return F.scaled_dot_product_attention(q[None], k[None], v[None], is_causal=True, enable_gqa=True)[0]
 
-        places = torch.arange(n)[:, None]
-        hidden = self._hidden(row.request.ids, places, [row] * n, (self.phases[0][:n], self.phases[1][:n]), attend)
+        phases = self.phases[0][:n], self.phases[1][:n]
+        hidden = self._hidden(row.request.ids, torch.arange(n)[:, None], [row], phases, attend)
         return self._chosen(hidden[-1:])[0]
 
     @torch.inference_mode()
@@ -171,7 +166,7 @@ class _Batch:
         return self._chosen(self._hidden(newest, lengths.cpu()[:, None], rows, phases, attend))
 
     def _hidden(self, tokens: Tensor, places: Tensor, rows: list[_Row], phases, attend) -> Tensor:
-        """Last hidden states [m, d] of tokens [m] at places [m, 1] of their rows."""
+        """Last hidden states [m, d] of tokens [m] at places [m, 1] of m rows, or of the one row given."""
         x = F.embedding(tokens.to(self.device), self.model.get_input_embeddings().weight)
         if self.signal is not None:
             x = (x + self._signal(places, rows, x.shape[-1]).to(x.device)).to(x.dtype)
@@ -192,9 +187,8 @@ class _Batch:
         return x + block.mlp(block.post_attention_layernorm(x))
 
     def _signal(self, places: Tensor, rows: list[_Row], width: int) -> Tensor:
-        asked = rows if len({id(row) for row in rows}) > 1 else rows[:1]
-        prompts = torch.tensor([len(row.request.ids) for row in asked])[:, None]
-        goals = torch.tensor([max(1, row.request.goal(row.tokens)) if row.request.goal else 1 for row in asked])
+        prompts = torch.tensor([len(row.request.ids) for row in rows])[:, None]
+        goals = torch.tensor([max(1, row.request.goal(row.tokens)) if row.request.goal else 1 for row in rows])
         return signal_rows(self.signal, places, prompts, goals[:, None], width)[:, 0]
 
     def _chosen(self, hidden: Tensor) -> list[int]:

@@ -48,15 +48,15 @@ class Chooser:
         """
         scores = logits.cpu()
         log_p = torch.log_softmax(scores, -1)
-        shaping = self._shaping(goal)
-        shaped = shaping(torch.tensor([read]), scores[None])[0] if shaping else scores
-        if planned is None:
-            token = int(shaped.argmax()) if self.greedy else self._sampled(shaped)
-        else:
-            token = planned
+        token = self._next(scores, read, goal) if planned is None else planned
         p = log_p.exp()
         spread = -torch.dot(p, log_p.clamp_min(-1e4))
         return Choice(token, float(p[token]), float(p[self.ends].sum()), float(spread))
+
+    def _next(self, scores: Tensor, read: list[int], goal: int | None) -> int:
+        shaping = self._shaping(goal)
+        shaped = shaping(torch.tensor([read]), scores[None])[0] if shaping else scores
+        return int(shaped.argmax()) if self.greedy else self._sampled(shaped)
 
     def _sampled(self, scores: Tensor) -> int:
         return int(torch.multinomial(torch.softmax(scores, -1), 1, generator=self.random))

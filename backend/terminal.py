@@ -8,6 +8,11 @@ import time
 REDRAWS_A_SECOND = 10
 
 
+def say(line: str) -> None:
+    """A line of a long command's report, at once also where stdout is a file."""
+    print(line, flush=True)
+
+
 class StatusLine:
     """Shows the latest of many short messages on stderr; silent where stderr is no terminal.
 

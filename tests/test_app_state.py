@@ -180,8 +180,8 @@ def test_only_an_open_stream_can_be_read_by_its_name():
         stream.show(Frame({"a": "1"}))
         threading.Timer(0.2, stream.end).start()
         assert client.get(path).text == 'data: {"running":false,"texts":{},"parts":{"a":1}}\n\n'
-        assert client.get(PATH.format(name="guess")).status_code == 404
-    assert client.get(path).status_code == 404
+        assert client.get(PATH.format(name="guess")).status_code == 204
+    assert client.get(path).status_code == 204
 
 
 def test_an_error_of_the_run_arrives_after_what_came_before():

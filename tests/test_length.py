@@ -5,6 +5,7 @@ import json
 import pytest
 
 from backend.__main__ import main
+from backend.evaluation.answers import Answer
 from backend.evaluation.length import (
     BEYOND,
     CHANGE_AT,
@@ -12,7 +13,6 @@ from backend.evaluation.length import (
     EDGES,
     IN_RANGE,
     WORDS,
-    Answer,
     cases,
     evaluate,
     prompts,
@@ -87,3 +87,7 @@ def test_a_method_without_adapter_is_refused(models, monkeypatch, tmp_path, caps
     monkeypatch.setattr("backend.adapters.ROOT", tmp_path)
     assert main(["evaluate", "length", "--method", "lrpe", "--out", str(tmp_path / "out")]) == 2
     assert "no adapter for lrpe" in capsys.readouterr().err
+    assert main(["evaluate", "length", "--method", "exp_decay", "--out", str(tmp_path / "out")]) == 2
+    assert "choose another method" in capsys.readouterr().err
+    assert main(["evaluate", "length", "--method", "none", "--data", str(tmp_path), "--out", str(tmp_path)]) == 2
+    assert "scitldr_test.jsonl cannot be read" in capsys.readouterr().err

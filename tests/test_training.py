@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from safetensors import safe_open
 
+from backend import jsonlines
 from backend.__main__ import main
 from backend.adapters import Adapter
 from backend.capabilities import describe
@@ -174,6 +175,15 @@ def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(tmp_path, method):
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
 
 
+def test_the_log_of_a_resumed_run_tells_each_step_once(tmp_path):
+    settings = quick()
+    trained(tmp_path / "t", settings, stop_at=3)
+    jsonlines.append(tmp_path / "t" / training.LOG, [{"step": 2}, {"step": 5}])
+    trained(tmp_path / "t", settings)
+    steps = [row["step"] for row in jsonlines.read(tmp_path / "t" / training.LOG)]
+    assert steps[0] == 2 and 5 not in steps[:2] and steps == sorted(set(steps))
+
+
 def test_a_run_does_not_go_on_with_other_settings(tmp_path):
     trained(tmp_path / "t", quick(), stop_at=2)
     with pytest.raises(ValueError, match=r"other settings \(rate\)"):
@@ -230,8 +240,28 @@ def test_presets_are_settings():
     [
         ([], "nothing to train on"),
         (["--data", "nowhere.jsonl"], "there is no file nowhere.jsonl"),
+        (["--samples", "0"], "samples is 0: give at least 1"),
+        (["--rate", "nan"], "rate is nan: give a number above 0"),
+        (["--gain", "-1"], "gain is -1.0: give a number from 0"),
+        (["--curriculum", "none"], "choose one of short-first, even"),
+        (["--dropout", "1"], "dropout and betas"),
     ],
 )
 def test_the_command_says_what_is_missing(arguments, words, tmp_path, capsys):
     assert main(["train", "--method", "ldpe", "--out", str(tmp_path / "a"), *arguments]) == 2
     assert words in capsys.readouterr().err
+
+
+def test_corpora_are_read_line_by_line_or_refused_with_a_sentence(tmp_path, capsys):
+    file = tmp_path / "a.jsonl"
+    jsonlines.append(file, [{"prompt": "one\u2028line"}, {"done": 1}])
+    jsonlines.append(file, [{"prompt": "two"}])
+    assert jsonlines.read(file) == [{"prompt": "one\u2028line"}, {"done": 1}, {"prompt": "two"}]
+    file.write_text('{"prompt": "x"}\n{oops\n')
+    with pytest.raises(ValueError, match=r"document 2 of .* is no JSON"):
+        jsonlines.read(file)
+    file.write_bytes(b"\xff\xfe")
+    assert main(["distill", "--out", str(tmp_path / "o.jsonl"), "--prompts", str(file)]) == 2
+    assert "is not UTF-8 text" in capsys.readouterr().err
+    assert main(["distill", "--out", str(tmp_path / "o.jsonl"), "--prompts", str(tmp_path / "none")]) == 2
+    assert "cannot be read" in capsys.readouterr().err

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from backend.settings import Method
+from backend.terminal import say
 
 RESULTS = Path(__file__).parents[2] / "assets" / "results"
 RANGES = ("range", "beyond", "words", "changed")
@@ -38,14 +39,10 @@ def _length(options: argparse.Namespace) -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     for method in options.method:
         result = evaluate(
-            models, options.model, method, options.prompts, options.ranges, options.data, options.adapter, _say
+            models, options.model, method, options.prompts, options.ranges, options.data, options.adapter, say
         )
         (options.out / f"{method}.json").write_text(json.dumps(result, indent=None, separators=(",", ":")))
         for name, found in result["summary"].items():
-            _say(f"{method:14} {name:20} " + "  ".join(f"{key} {value:.3g}" for key, value in found.items()))
-        _say(f"{method:14} quality {json.dumps(result['quality'])}")
+            say(f"{method:14} {name:20} " + "  ".join(f"{key} {value:.3g}" for key, value in found.items()))
+        say(f"{method:14} quality {json.dumps(result['quality'])}")
     return 0
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)

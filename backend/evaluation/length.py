@@ -9,7 +9,6 @@ and articles (hellobench_ht.jsonl). Greedy decoding, many responses at once.
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
@@ -21,10 +20,11 @@ from typing import Any
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from backend import adapters
+from backend import adapters, jsonlines
 from backend.adapters import Adapter
 from backend.batch import Request, write
 from backend.evaluation import scores
+from backend.evaluation.answers import Answer
 from backend.evaluation.longform import repetition
 from backend.evaluation.machine import provenance
 from backend.evaluation.quality import bert_score, distinct, perplexity, rouge
@@ -36,7 +36,6 @@ from backend.signals import SignalSettings
 from backend.signals.units import in_tokens, length
 from backend.training.data import SUMMARISE
 
-OUT = Path(__file__).parents[2] / "assets" / "results" / "length"
 QUESTIONS = Path(__file__).with_name("questions.txt")
 IN_RANGE = (10, 20, 40, 60, 80, 100, 120, 150, 200)
 EDGES = (5, 300)
@@ -45,31 +44,6 @@ WORDS = (10, 25, 50, 100)
 CHANGES = ((120, 60), (60, 120), (40, 150), (150, 80))
 CHANGE_AT = 30
 MORE = 48
-LONGEST_PROMPT = 1024
-RANGES = ("range", "beyond", "words", "changed")
-
-
-@dataclass(frozen=True)
-class Answer:
-    """One response. prompt: index within its kind; target and count: wanted and written, in `unit`; tokens: written.
-
-    ended: by the model; natural: as a sentence does. changed_from: the target in force for the first 30 tokens.
-    """
-
-    kind: str
-    prompt: int
-    target: int
-    unit: Unit
-    count: int
-    tokens: int
-    ended: bool
-    natural: bool
-    changed_from: int | None = None
-
-    @property
-    def plain(self) -> bool:
-        """Whether one target in tokens held from the first token to the last."""
-        return self.unit == "tokens" and self.changed_from is None
 
 
 @dataclass(frozen=True)
@@ -97,9 +71,9 @@ def prompts(count: int, folder: Path | None = None) -> dict[str, list[str]]:
     """Held-out prompts by kind, `count` of each; abstracts and articles where `folder` has them."""
     found = {"questions": QUESTIONS.read_text("utf-8").splitlines()[:count]}
     if folder is not None:
-        abstracts = _rows(folder / "scitldr_test.jsonl")
+        abstracts = jsonlines.read(folder / "scitldr_test.jsonl")
         found["abstracts"] = [SUMMARISE + row["abstract"] for row in abstracts[:count]]
-        found["articles"] = [row["prompt"] for row in _rows(folder / "hellobench_ht.jsonl")[:count]]
+        found["articles"] = [row["prompt"] for row in jsonlines.read(folder / "hellobench_ht.jsonl")[:count]]
     return found
 
 
@@ -197,7 +171,7 @@ def quality(loaded: Loaded, written: Sequence[Written]) -> dict[str, float]:
 def _plain(loaded: Loaded, asked: dict[tuple[str, int], Written]) -> dict[tuple[str, int], tuple[Tensor, list[int]]]:
     """Prompt ids and greedy answer of the untouched model for each prompt."""
     most = max(IN_RANGE) + MORE
-    requests = [Request(_ids(loaded, RunSettings(prompt=w.text)), most) for w in asked.values()]
+    requests = [Request(token_ids(RunSettings(prompt=w.text), loaded.tokenizer), most) for w in asked.values()]
     room = most + max(len(request.ids) for request in requests)
     names = list(asked)
     return {
@@ -212,14 +186,10 @@ def _perplexity(loaded: Loaded, pairs: Sequence[tuple[Tensor, list[int]]]) -> fl
     return math.exp(sum(nats for nats, _ in found) / sum(tokens for _, tokens in found))
 
 
-def _ids(loaded: Loaded, settings: RunSettings) -> Tensor:
-    return token_ids(settings, loaded.tokenizer)[:LONGEST_PROMPT]
-
-
 def _request(loaded: Loaded, method: Method, case: Case) -> Request:
     settings = RunSettings(prompt=case.text, method=method, target=case.target, limit=case.target, unit=case.unit)
     most = 3 * case.target if case.unit == "words" else max(case.target, case.changed_from or 0)
-    return Request(_ids(loaded, settings), most + MORE, _goal(loaded.tokenizer, case))
+    return Request(token_ids(settings, loaded.tokenizer), most + MORE, _goal(loaded.tokenizer, case))
 
 
 def _goal(tokenizer: PreTrainedTokenizerBase, case: Case) -> Callable[[list[int]], int]:
@@ -229,16 +199,12 @@ def _goal(tokenizer: PreTrainedTokenizerBase, case: Case) -> Callable[[list[int]
     return lambda tokens: old if len(tokens) < CHANGE_AT else new
 
 
-def _rows(file: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
-
-
 def evaluate(
     models: Models,
     model: str,
     method: Method,
     count: int,
-    ranges: Sequence[str] = RANGES,
+    ranges: Sequence[str],
     folder: Path | None = None,
     path: Path | None = None,
     report: Callable[[str], None] = print,
@@ -247,6 +213,10 @@ def evaluate(
 
     folder: data sets of other kinds of prompts. path: an adapter that is not the lab's own. ValueError without one.
     """
+    if method == "exp_decay":
+        raise ValueError(
+            "exp_decay acts on the logits of single runs, and these are batches: choose another method"
+        )
     if path is None and (reason := adapters.available(model)[method]):
         raise ValueError(reason)
     adapter = Adapter.load(path) if path else adapters.find(method, model)

@@ -25,7 +25,12 @@ def pre_rows(response: Tensor, target: int | Tensor, width: int) -> Tensor:
     response [...]: 1-based response positions, 0 and below in the prompt. target: in tokens, an int or a tensor
     that broadcasts with response.
     """
-    return pre((response.double() / target).clamp_(0, 1), width)
+    return pre(progress(response, target), width)
+
+
+def progress(response: Tensor, target: int | Tensor) -> Tensor:
+    """The share of the target written at 1-based response positions, from 0 to 1, in float64."""
+    return (response.double() / target).clamp_(0, 1)
 
 
 def noisy(ratio: Tensor, width: int, generator: torch.Generator | None = None) -> Tensor:

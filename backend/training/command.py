@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from backend import jsonlines
+from backend.terminal import say
 from backend.training.settings import PRESETS, TrainSettings
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ def _add_train(command: argparse.ArgumentParser) -> None:
         elif isinstance(field.default, tuple):
             command.add_argument(flag, type=float, nargs=2, default=argparse.SUPPRESS, help=f"two numbers{default}")
         else:
-            command.add_argument(flag, type=type(field.default or ""), default=argparse.SUPPRESS, help=default.strip())
+            kind = str if field.default is None else type(field.default)
+            command.add_argument(flag, type=kind, default=argparse.SUPPRESS, help=default.strip())
 
 
 def _add_distill(command: argparse.ArgumentParser) -> None:
@@ -71,7 +73,7 @@ def _train(options: argparse.Namespace) -> int:
     read += [text for name in options.hub for text in hub_texts(name, options.hub_rows, settings.seed)]
     found = samples(read, loaded.tokenizer, settings.longest_prompt, settings.longest)
     print(f"{len(found):,} samples from {len(read):,} texts", flush=True)
-    adapter = train(loaded, found, settings, options.out, _say)
+    adapter = train(loaded, found, settings, options.out, say)
     print(f"adapter in {adapter.path}")
     return 0
 
@@ -83,10 +85,12 @@ def _distill(options: argparse.Namespace) -> int:
         raise ValueError(f"--turns {options.turns}: give 1 to 4")
     prompts = []
     for file in options.prompts:
-        rows = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+        rows = jsonlines.read(file)
+        if any("prompt" not in row for row in rows):
+            raise ValueError(f"{file} has rows without a prompt: give JSON lines with the field prompt")
         prompts += [(file.stem, row["prompt"]) for row in rows]
     loaded = _loaded(options.model, "bf16")
-    pairs = distill(loaded, options.out, options.questions, prompts, options.longest, options.turns, options.seed, _say)
+    pairs = distill(loaded, options.out, options.questions, prompts, options.longest, options.turns, options.seed, say)
     print(f"{pairs:,} pairs in {options.out}")
     return 0
 
@@ -95,7 +99,3 @@ def _loaded(model: str, precision: str) -> Loaded:
     from backend.models import Models, allowed
 
     return Models(allowed(more=[model])).load(model, precision)
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)

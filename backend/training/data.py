@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
 
+from backend import jsonlines
 from backend.prompt import token_ids
 from backend.sentences import sentence_lengths
 from backend.settings import RunSettings
@@ -50,14 +50,12 @@ def held_out(prompt: str) -> bool:
 def texts(file: Path) -> Iterator[Text]:
     """The texts of a JSON-lines file, by its fields: `prompt, response`; `id, response` beside `prompts.jsonl`
     (HelloBench); or `abstract, tldr` (SciTLDR). ValueError for another kind."""
-    rows = [json.loads(line) for line in file.read_text("utf-8").splitlines() if line.strip()]
-    rows = [row for row in rows if "done" not in row]
+    rows = [row for row in jsonlines.read(file) if "done" not in row]
     fields = set(rows[0]) if rows else set()
     if {"prompt", "response"} <= fields:
         yield from (Text(row.get("source", file.stem), row["prompt"], row["response"]) for row in rows)
     elif {"id", "response"} <= fields:
-        prompts = [json.loads(line) for line in (file.parent / "prompts.jsonl").read_text("utf-8").splitlines()]
-        by_id = {row["id"]: row["prompt"] for row in prompts}
+        by_id = {row["id"]: row["prompt"] for row in jsonlines.read(file.parent / "prompts.jsonl")}
         yield from (Text(file.stem, by_id[row["id"]], row["response"]) for row in rows if row["id"] in by_id)
     elif {"abstract", "tldr"} <= fields:
         yield from (Text(file.stem, SUMMARISE + row["abstract"], row["tldr"]) for row in rows)

@@ -12,20 +12,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from backend import jsonlines
 from backend.batch import Request, Response, Sampling, write
 from backend.evaluation.longform import repetition
 from backend.evaluation.machine import provenance
 from backend.models import Loaded
-from backend.prompt import end_ids, token_ids
+from backend.prompt import end_ids
 from backend.sentences import sentence_lengths
-from backend.settings import RunSettings
+from backend.training.data import prompt_ids
 
 HINTS = ("", "Answer in one short sentence.", "Answer in two or three sentences.", "Answer in detail.")
 REPEATED = 0.2
@@ -33,7 +34,6 @@ LONGEST_PROMPT = 400
 LONGEST_QUESTION = 120
 SHARD = 192
 SAMPLING = Sampling(0.7, top_p=0.9)
-USER, ASSISTANT = "<|im_start|>user\n", "<|im_start|>assistant\n"
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def distill(
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     asked = _sampled(loaded, out.with_suffix(".questions.jsonl"), questions, seed)
-    asked += [(source, text) for source, text in prompts if _length(loaded, text) <= LONGEST_PROMPT]
+    asked += [(source, text) for source, text in prompts if len(_ids(loaded, text)) <= LONGEST_PROMPT]
     jobs = [(*question, HINTS[(i + turn) % len(HINTS)]) for turn in range(turns) for i, question in enumerate(asked)]
     done = _done(out)
     while done < len(jobs):
@@ -79,33 +79,18 @@ def distill(
             if pair := _pair(loaded, source, text, response):
                 kept.append(pair)
         done += len(shard)
-        _append(out, [asdict(pair) for pair in kept] + [{"done": done}])
+        jsonlines.append(out, [asdict(pair) for pair in kept] + [{"done": done}])
         report(f"{done} of {len(jobs)} asked, {len(kept)} of the last {len(shard)} kept")
-    pairs = sum(1 for _ in read(out))
+    pairs = sum("done" not in row for row in jsonlines.read(out))
     manifest = provenance(seed) | {"model": loaded.capabilities.model, "asked": len(jobs), "pairs": pairs}
     manifest |= {"hints": HINTS, "sampling": asdict(SAMPLING), "longest": longest, "questions": questions}
     out.with_suffix(".manifest.json").write_text(json.dumps(manifest, indent=1))
     return pairs
 
 
-def read(corpus: Path) -> Iterator[Pair]:
-    """The pairs of a corpus."""
-    for line in corpus.read_text("utf-8").splitlines():
-        row = json.loads(line)
-        if "done" not in row:
-            yield Pair(**row)
-
-
 def _done(out: Path) -> int:
-    if not out.exists():
-        return 0
-    marks = [json.loads(line)["done"] for line in out.read_text("utf-8").splitlines() if line.startswith('{"done"')]
+    marks = [row["done"] for row in (jsonlines.read(out) if out.exists() else []) if "done" in row]
     return marks[-1] if marks else 0
-
-
-def _append(out: Path, rows: Sequence[dict]) -> None:
-    with out.open("a", encoding="utf-8") as stream:
-        stream.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
 def _pair(loaded: Loaded, source: str, prompt: str, response: Response) -> Pair | None:
@@ -121,7 +106,7 @@ def _pair(loaded: Loaded, source: str, prompt: str, response: Response) -> Pair 
 
 def _sampled(loaded: Loaded, file: Path, count: int, seed: int) -> list[tuple[str, str]]:
     """Questions sampled from the empty user turn, kept in a file."""
-    found = [json.loads(line) for line in file.read_text("utf-8").splitlines()] if file.exists() else []
+    found = jsonlines.read(file) if file.exists() else []
     shard = 0
     while len(found) < count:
         requests = [Request(_empty_turn(loaded), LONGEST_QUESTION)] * SHARD
@@ -132,20 +117,16 @@ def _sampled(loaded: Loaded, file: Path, count: int, seed: int) -> list[tuple[st
             for _, response in write(loaded.model, requests, end_ids(loaded), room, sampling=sampling)
             if response.ended and len(response.tokens) >= 5
         ]
-        _append(file, new)
+        jsonlines.append(file, new)
         found, shard = found + new, shard + 1
     return [("own", text) for text in found[:count]]
+
+
+def _ids(loaded: Loaded, text: str) -> Tensor:
+    return torch.tensor(prompt_ids(text, loaded.tokenizer))
 
 
 def _empty_turn(loaded: Loaded) -> Tensor:
     """The chat template up to where the user's words would start."""
     marked = loaded.tokenizer.apply_chat_template([{"role": "user", "content": "\x00"}], tokenize=False)
     return torch.tensor(loaded.tokenizer(marked.split("\x00")[0], add_special_tokens=False)["input_ids"])
-
-
-def _ids(loaded: Loaded, text: str) -> Tensor:
-    return token_ids(RunSettings(prompt=text), loaded.tokenizer)
-
-
-def _length(loaded: Loaded, text: str) -> int:
-    return len(_ids(loaded, text))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 from backend.settings import Method
 from backend.training.curriculum import EVEN, SHORT_FIRST, Stage
+
+CURRICULA = {"short-first": SHORT_FIRST, "even": EVEN}
 
 
 @dataclass(frozen=True)
@@ -40,9 +43,23 @@ class TrainSettings:
     load_in_4bit: bool = False
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        if self.curriculum not in CURRICULA:
+            raise ValueError(f"there is no curriculum {self.curriculum!r}: choose one of {', '.join(CURRICULA)}")
+        for name in ("samples", "budget", "accumulate", "rank", "longest_prompt", "longest", "mnt_most"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name.replace('_', ' ')} is {getattr(self, name)}: give at least 1")
+        if not 0 <= self.gain < math.inf:
+            raise ValueError(f"gain is {self.gain}: give a number from 0")
+        for name in ("alpha", "rate", "mnt_sigma"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name.replace('_', ' ')} is {getattr(self, name)}: give a number above 0")
+        if not 0 <= self.dropout < 1 or not all(0 <= beta < 1 for beta in self.betas):
+            raise ValueError("dropout and betas go from 0 to below 1")
+
     @property
     def stages(self) -> tuple[Stage, ...]:
-        return {"short-first": SHORT_FIRST, "even": EVEN}[self.curriculum]
+        return CURRICULA[self.curriculum]
 
 
 PRESETS: dict[str, dict[str, Any]] = {

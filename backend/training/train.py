@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from backend import adapters
+from backend import adapters, jsonlines
 from backend.adapters import Adapter
 from backend.evaluation.machine import provenance
 from backend.models import Loaded
@@ -31,7 +31,7 @@ from backend.prompt import end_ids
 from backend.settings import LIMIT_METHODS
 from backend.signals import Kind, SignalSettings, signal_rows
 from backend.signals.mnt import MntSettings, shifts, sigma
-from backend.signals.pre import noisy, pre
+from backend.signals.pre import noisy, pre, progress
 from backend.signals.prompted import prompted
 from backend.signals.scale import constant
 from backend.training.curriculum import learning_rate, stage
@@ -102,7 +102,7 @@ class _Run:
         )
         self.model, self.optimiser = self.accelerator.prepare(_Likelihood(self.lora), self.optimiser)
         self.end = end_ids(loaded)[0]
-        self.signal = _signal(loaded, settings)
+        self.signal = _signal(loaded, settings, min(sample.cuts[0] for sample in samples))
         self.progress = Progress()
         if (folder / CHECKPOINT).exists():
             self._restore()
@@ -126,12 +126,10 @@ class _Run:
 
     def save(self, out: Path) -> Adapter:
         """Write the adapter, its training log and settings beside it."""
-        lengths = (min(s.cuts[0] for s in self.samples), self.settings.longest)
-        signal = self.signal and SignalSettings(**{**asdict(self.signal), "lengths": lengths, "mnt": self.signal.mnt})
         for parameter in self.lora.parameters():
             if parameter.requires_grad:
                 parameter.data = parameter.data.half()
-        adapter = adapters.save(out, self.lora, signal, self.settings.model)
+        adapter = adapters.save(out, self.lora, self.signal, self.settings.model)
         about = provenance(self.settings.seed) | {"settings": asdict(self.settings), "result": asdict(self.progress)}
         (out / "training.json").write_text(json.dumps(about, indent=1))
         shutil.copy(self.folder / LOG, out / LOG)
@@ -207,7 +205,7 @@ class _Run:
             targets = targets + shifts(scale, self.signal.mnt.shift_max, len(rows))[:, None]
         places, size = torch.arange(width)[None].expand(len(rows), -1), self.loaded.capabilities.width
         if self.signal.kind == "pre":
-            ratio = ((places + 1 - prompts).double() / targets).clamp(0, 1)
+            ratio = progress(places + 1 - prompts, targets)
             return (pre(noisy(ratio, size), size) * self.signal.constant).float()
         return signal_rows(self.signal, places, prompts, targets, size)
 
@@ -215,8 +213,7 @@ class _Run:
         progress = self.progress
         row = asdict(progress) | seen.means() | {"rate": rate}
         if self.accelerator.is_main_process:
-            with (self.folder / LOG).open("a") as stream:
-                stream.write(json.dumps(row) + "\n")
+            jsonlines.append(self.folder / LOG, [row])
         return (
             f"step {progress.step} · {progress.samples:,} of {self.settings.samples:,} samples · "
             f"{progress.labels / max(progress.seconds, 1e-9):.0f} label tokens/s · "
@@ -251,6 +248,15 @@ class _Run:
         self.optimiser.load_state_dict(state["optimiser"])
         torch.set_rng_state(state["random"])
         self.progress = Progress(**state["progress"])
+        if self.accelerator.is_main_process:
+            self._forget()
+
+    def _forget(self) -> None:
+        """Drop from the log what the stopped run did after its checkpoint: it is done again."""
+        log = self.folder / LOG
+        kept = [row for row in (jsonlines.read(log) if log.exists() else []) if row["step"] <= self.progress.step]
+        log.unlink(missing_ok=True)
+        jsonlines.append(log, kept)
 
 
 class _Likelihood(nn.Module):
@@ -278,7 +284,7 @@ def _last_of_row(labelled: Tensor) -> Tensor:
     return last[labelled]
 
 
-def _signal(loaded: Loaded, settings: TrainSettings) -> SignalSettings | None:
+def _signal(loaded: Loaded, settings: TrainSettings, shortest: int) -> SignalSettings | None:
     if settings.method == "prompted_tuned":
         return None
     table = loaded.model.get_input_embeddings().weight
@@ -286,7 +292,7 @@ def _signal(loaded: Loaded, settings: TrainSettings) -> SignalSettings | None:
         kind=cast(Kind, settings.method.removeprefix("mnt_")),
         gain=settings.gain,
         constant=constant(table, settings.gain),
-        lengths=(1, settings.longest),
+        lengths=(shortest, settings.longest),
         mnt=_mnt(settings),
     )
 

@@ -1,0 +1,32 @@
+"""Files of one JSON document a line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+
+def read(file: Path) -> list[Any]:
+    """The documents of a file, empty lines left out. ValueError with a sentence where it cannot be read."""
+    found = []
+    try:
+        # Lines end with "\n" alone: JSON may hold the other separators that `splitlines` knows.
+        for line in file.read_text("utf-8").split("\n"):
+            if line.strip():
+                found.append(json.loads(line))
+    except json.JSONDecodeError as error:
+        number = len(found) + 1
+        raise ValueError(f"document {number} of {file} is no JSON ({error.msg}): give one a line") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file} is not UTF-8 text: give one JSON document a line") from error
+    except OSError as error:
+        raise ValueError(f"{file} cannot be read ({error.strerror}): give the path of a JSON-lines file") from error
+    return found
+
+
+def append(file: Path, documents: Iterable[Any]) -> None:
+    """Add documents at the end of a file, making it where there is none."""
+    with file.open("a", encoding="utf-8") as stream:
+        stream.writelines(json.dumps(document, ensure_ascii=False) + "\n" for document in documents)

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from backend.__main__ import main
+from backend.engine import Lab
 from backend.evaluation.answers import Answer
 from backend.evaluation.length import (
     BEYOND,
@@ -13,10 +14,12 @@ from backend.evaluation.length import (
     EDGES,
     IN_RANGE,
     WORDS,
+    answers,
     cases,
     evaluate,
     prompts,
     ranges_of,
+    streamed,
     summary,
 )
 
@@ -83,11 +86,19 @@ def test_the_prompted_model_is_measured(models):
     assert found["commit"] and json.dumps(found)
 
 
+def test_answers_of_single_runs_are_those_of_a_batch(models):
+    loaded, asked = models.load("embedded", "fp32"), cases(prompts(1), ("changed",))[:2]
+    batch = sorted((w for w in answers(loaded, "prompted", asked, None, print)), key=lambda w: w.answer.target)
+    single = sorted(streamed(Lab(models), "embedded", "prompted", asked, 0, print), key=lambda w: w.answer.target)
+    assert [w.answer for w in single] == [w.answer for w in batch]
+
+
 def test_a_method_without_adapter_is_refused(models, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr("backend.adapters.ROOT", tmp_path)
     assert main(["evaluate", "length", "--method", "lrpe", "--out", str(tmp_path / "out")]) == 2
     assert "no adapter for lrpe" in capsys.readouterr().err
-    assert main(["evaluate", "length", "--method", "exp_decay", "--out", str(tmp_path / "out")]) == 2
-    assert "choose another method" in capsys.readouterr().err
+    landing = ["--method", "none", "--landing", "2", "--adapter", str(tmp_path), "--out", str(tmp_path / "out")]
+    assert main(["evaluate", "length", *landing]) == 2
+    assert "leave out --adapter, or --landing" in capsys.readouterr().err
     assert main(["evaluate", "length", "--method", "none", "--data", str(tmp_path), "--out", str(tmp_path)]) == 2
     assert "scitldr_test.jsonl cannot be read" in capsys.readouterr().err

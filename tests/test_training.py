@@ -243,7 +243,7 @@ def test_presets_are_settings():
         (["--samples", "0"], "samples is 0: give at least 1"),
         (["--rate", "nan"], "rate is nan: give a number above 0"),
         (["--gain", "-1"], "gain is -1.0: give a number from 0"),
-        (["--curriculum", "none"], "choose one of short-first, even"),
+        (["--curriculum", "none"], "choose one of short-first, long, even"),
         (["--dropout", "1"], "dropout and betas"),
     ],
 )

@@ -26,7 +26,8 @@ def add(commands: Any) -> None:
     length.add_argument("--adapter", type=Path, help="an adapter's folder, in the place of the lab's own")
     length.add_argument("--prompts", type=int, default=12, help="prompts of each kind (12)")
     length.add_argument("--ranges", nargs="+", choices=RANGES, default=RANGES, help="targets to ask for (all)")
-    length.add_argument("--out", type=Path, default=RESULTS / "length", help="folder for <method>.json")
+    length.add_argument("--landing", type=int, default=0, help="endings to try near the target (0)")
+    length.add_argument("--out", type=Path, default=RESULTS / "length", help="folder for <method>[_landing].json")
 
 
 def _length(options: argparse.Namespace) -> int:
@@ -39,9 +40,11 @@ def _length(options: argparse.Namespace) -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     for method in options.method:
         result = evaluate(
-            models, options.model, method, options.prompts, options.ranges, options.data, options.adapter, say
+            models, options.model, method, options.prompts, options.ranges, options.data, options.adapter, say,
+            options.landing,
         )
-        (options.out / f"{method}.json").write_text(json.dumps(result, indent=None, separators=(",", ":")))
+        name = f"{method}_landing" if options.landing else method
+        (options.out / f"{name}.json").write_text(json.dumps(result, indent=None, separators=(",", ":")))
         for name, found in result["summary"].items():
             say(f"{method:14} {name:20} " + "  ".join(f"{key} {value:.3g}" for key, value in found.items()))
         say(f"{method:14} quality {json.dumps(result['quality'])}")

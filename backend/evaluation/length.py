@@ -2,9 +2,11 @@
 
     python -m backend evaluate length --method ldpe
     python -m backend evaluate length --method pre --data FOLDER --prompts 20
+    python -m backend evaluate length --method ldpe --landing 8
 
-Writes assets/results/length/<method>.json. The questions are the lab's own; FOLDER adds abstracts (scitldr_test.jsonl)
-and articles (hellobench_ht.jsonl). Greedy decoding, many responses at once.
+Writes assets/results/length/<method>.json, or <method>_landing.json. The questions are the lab's own; FOLDER adds
+abstracts (scitldr_test.jsonl) and articles (hellobench_ht.jsonl). Greedy decoding; many responses at once, unless
+they land.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from transformers import PreTrainedTokenizerBase
 from backend import adapters, jsonlines
 from backend.adapters import Adapter
 from backend.batch import Request, write
+from backend.engine import Control, Lab
 from backend.evaluation import scores
 from backend.evaluation.answers import Answer
 from backend.evaluation.longform import repetition
@@ -31,9 +34,10 @@ from backend.evaluation.quality import bert_score, distinct, perplexity, rouge
 from backend.models import Loaded, Models
 from backend.prompt import end_ids, token_ids
 from backend.sentences import final
-from backend.settings import LIMIT_METHODS, Method, RunSettings, Unit
+from backend.settings import LIMIT_METHODS, Method, RunSettings, Unit, Watch
 from backend.signals import SignalSettings
 from backend.signals.units import in_tokens, length
+from backend.steps import Finish
 from backend.training.data import SUMMARISE
 
 QUESTIONS = Path(__file__).with_name("questions.txt")
@@ -103,21 +107,45 @@ def answers(
     room = max(len(request.ids) + request.most for request in requests)
     responses = write(loaded.model, [requests[i] for i in order], end_ids(loaded), room, signal)
     for done, (place, response) in enumerate(responses, 1):
-        case, text = asked[order[place]], loaded.tokenizer.decode(response.tokens)
         if done % 50 == 0:
             report(f"{done} of {len(asked)} answers")
-        answer = Answer(
-            kind=case.kind,
-            prompt=case.prompt,
-            target=case.target,
-            unit=case.unit,
-            count=length(case.unit, text, len(response.tokens)),
-            tokens=len(response.tokens),
-            ended=response.ended,
-            natural=final(text),
-            changed_from=case.changed_from,
-        )
-        yield Written(answer, case.text, response.tokens)
+        yield _written(asked[order[place]], response.tokens, response.ended, loaded.tokenizer)
+
+
+def streamed(
+    lab: Lab, model: str, method: Method, asked: Sequence[Case], landing: int, report: Callable[[str], None]
+) -> Iterator[Written]:
+    """Ask for the cases one by one, as a person would: for what acts on single runs."""
+    tokenizer = lab.models.load(model).tokenizer
+    for done, case in enumerate(asked, 1):
+        settings = _settings(method, case, model=model, landing=landing, watch=Watch(enabled=False))
+        control, tokens, ended = Control(), [], False
+        for event in lab.stream(settings, control):
+            if isinstance(event, Finish):
+                ended = event.reason == "eos"
+                continue
+            tokens.append(event.token)
+            if event.index == CHANGE_AT and case.changed_from is not None:
+                control.retarget(case.target)
+        if done % 50 == 0:
+            report(f"{done} of {len(asked)} answers")
+        yield _written(case, tokens, ended, tokenizer)
+
+
+def _written(case: Case, tokens: list[int], ended: bool, tokenizer: PreTrainedTokenizerBase) -> Written:
+    text = tokenizer.decode(tokens)
+    answer = Answer(
+        kind=case.kind,
+        prompt=case.prompt,
+        target=case.target,
+        unit=case.unit,
+        count=length(case.unit, text, len(tokens)),
+        tokens=len(tokens),
+        ended=ended,
+        natural=final(text),
+        changed_from=case.changed_from,
+    )
+    return Written(answer, case.text, tokens)
 
 
 def summary(found: Sequence[Answer]) -> dict[str, float]:
@@ -186,10 +214,17 @@ def _perplexity(loaded: Loaded, pairs: Sequence[tuple[Tensor, list[int]]]) -> fl
     return math.exp(sum(nats for nats, _ in found) / sum(tokens for _, tokens in found))
 
 
+def _settings(method: Method, case: Case, **more: Any) -> RunSettings:
+    first = case.changed_from or case.target
+    most = 3 * case.target if case.unit == "words" else max(case.target, first)
+    return RunSettings(
+        prompt=case.text, method=method, target=first, limit=first, unit=case.unit, max_new_tokens=most + MORE, **more
+    )
+
+
 def _request(loaded: Loaded, method: Method, case: Case) -> Request:
-    settings = RunSettings(prompt=case.text, method=method, target=case.target, limit=case.target, unit=case.unit)
-    most = 3 * case.target if case.unit == "words" else max(case.target, case.changed_from or 0)
-    return Request(token_ids(settings, loaded.tokenizer), most + MORE, _goal(loaded.tokenizer, case))
+    settings = _settings(method, case)
+    return Request(token_ids(settings, loaded.tokenizer), settings.max_new_tokens, _goal(loaded.tokenizer, case))
 
 
 def _goal(tokenizer: PreTrainedTokenizerBase, case: Case) -> Callable[[list[int]], int]:
@@ -208,22 +243,25 @@ def evaluate(
     folder: Path | None = None,
     path: Path | None = None,
     report: Callable[[str], None] = print,
+    landing: int = 0,
 ) -> dict[str, Any]:
     """All of it as one document: provenance, answers, summary by range, quality.
 
-    folder: data sets of other kinds of prompts. path: an adapter that is not the lab's own. ValueError without one.
+    folder: data sets of other kinds of prompts. path: an adapter that is not the lab's own. landing: endings tried
+    near the target, see backend.landing. ValueError without an adapter.
     """
-    if method == "exp_decay":
-        raise ValueError(
-            "exp_decay acts on the logits of single runs, and these are batches: choose another method"
-        )
     if path is None and (reason := adapters.available(model)[method]):
         raise ValueError(reason)
-    adapter = Adapter.load(path) if path else adapters.find(method, model)
-    loaded = models.load(model, "bf16", adapter.path if adapter else None)
+    if path and landing:
+        raise ValueError("landing is tried with the lab's own adapters: leave out --adapter, or --landing")
     asked = [c for c in cases(prompts(count, folder), ranges) if method not in LIMIT_METHODS or c.unit == "tokens"]
-    result = provenance(seed=0) | {"method": method, "model": model}
-    written = list(answers(loaded, method, asked, adapter.settings if adapter else None, report))
+    result = provenance(seed=0) | {"method": method, "model": model, "landing": landing}
+    if landing or method == "exp_decay":
+        written = list(streamed(Lab(models), model, method, asked, landing, report))
+    else:
+        adapter = Adapter.load(path) if path else adapters.find(method, model)
+        loaded = models.load(model, "bf16", adapter.path if adapter else None)
+        written = list(answers(loaded, method, asked, adapter.settings if adapter else None, report))
     judged = [
         w for w in written if w.answer.kind == "questions" and w.answer.plain and w.answer.target <= max(IN_RANGE)
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ def _add_train(command: argparse.ArgumentParser) -> None:
         "--data", type=Path, action="append", default=[], help="a JSON-lines file of prompts and responses; may repeat"
     )
     command.add_argument("--hub", action="append", default=[], metavar="NAME", help="a data set on the hub; may repeat")
+    command.add_argument("--note", default="", help="on the licences of the texts, for the model card")
     command.add_argument("--hub-rows", type=int, default=100_000, help="rows of each hub data set (100000)")
     command.add_argument("--preset", choices=sorted(PRESETS), help="settings to start from")
     for field in fields(TrainSettings):
@@ -58,6 +60,7 @@ def _add_distill(command: argparse.ArgumentParser) -> None:
 
 
 def _train(options: argparse.Namespace) -> int:
+    from backend.training.card import card
     from backend.training.data import hub_texts, samples, texts
     from backend.training.train import train
 
@@ -74,6 +77,7 @@ def _train(options: argparse.Namespace) -> int:
     found = samples(read, loaded.tokenizer, settings.longest_prompt, settings.longest)
     print(f"{len(found):,} samples from {len(read):,} texts", flush=True)
     adapter = train(loaded, found, settings, options.out, say)
+    (adapter.path / "README.md").write_text(card(adapter, Counter(text.source for text in read), options.note))
     print(f"adapter in {adapter.path}")
     return 0
 

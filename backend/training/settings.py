@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from backend.settings import Method
-from backend.training.curriculum import EVEN, SHORT_FIRST, Stage
+from backend.training.curriculum import EVEN, LONG, SHORT_FIRST, Stage
 
-CURRICULA = {"short-first": SHORT_FIRST, "even": EVEN}
+CURRICULA = {"short-first": SHORT_FIRST, "long": LONG, "even": EVEN}
 
 
 @dataclass(frozen=True)
@@ -18,8 +18,8 @@ class TrainSettings:
 
     samples: responses to train on, in all. budget: tokens of a batch, padding included; accumulate: batches of an
     optimiser step. gain: strength of the signal beside the token embeddings. longest_prompt, longest: tokens kept.
-    curriculum: 'short-first' or 'even'. targets: modules with a LoRA, 'all-linear' or names by commas. start: an
-    adapter to go on from. mnt_sigma, mnt_most: Max New Tokens++'s largest scale and shift, in tokens.
+    curriculum: 'short-first', 'long' or 'even'. targets: modules with a LoRA, 'all-linear' or names by commas.
+    start: an adapter to go on from. mnt_sigma, mnt_most: Max New Tokens++'s largest scale and shift, in tokens.
     """
 
     method: Method

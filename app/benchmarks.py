@@ -19,6 +19,9 @@ from app.results import UNKNOWN, Recorded, Table, figure, percent, text
 PLAIN, ENGINE = "transformers bf16", "engine bf16, probes"
 # The look of a case in the chart, by the first word of these that its name holds.
 COLOURS = {"bf16": "@c1", "fp32": "@c3", "int8": "@c2", "int4": "@c4"}
+LINES, DASHED = ("@c1", "@c2", "@c3", "@c4", "@muted"), ("solid", "dot")
+# Of the chart of nats: tokens of a point, and where lines are cut off.
+POINT, CEILING = 2048, 12.0
 DASHES = {"Λ": "dash", "attentions": "dashdot", "transformers": "dot"}
 
 
@@ -67,6 +70,26 @@ class LongForm(Recorded):
     settings: dict[str, Any] = Field(default_factory=dict)
 
 
+class Readings(BaseModel):
+    """One text under one policy. position: tokens read at the end of each chunk; nll: mean nats of its tokens."""
+
+    model_config = ConfigDict(extra="allow")
+
+    document: str
+    policy: str
+    start: int
+    position: list[int]
+    nll: list[float]
+
+
+class Fluency(Recorded):
+    """assets/results/perplexity.json. perplexity: rows by policy; same_tokens: rows by length."""
+
+    perplexity: list[dict[str, Any]]
+    same_tokens: list[dict[str, Any]] = Field(default_factory=list)
+    readings: list[Readings] = Field(default_factory=list)
+
+
 def speed(bench: Bench) -> Shown:
     """Tokens per second of decoding and of reading, by context, and what the page costs."""
     rates = [*bench.short, *bench.long]
@@ -105,6 +128,23 @@ def long_answers(result: LongForm) -> Shown:
     return Shown(_longest(result.summary), [Table(caption, columns, rows, quoted=len(columns) - 1)])
 
 
+def fluency(result: Fluency) -> Shown:
+    """Perplexity by policy and tokens read, beside 002 table 1, and how little Λ loses far into a text."""
+    columns = list(dict.fromkeys(key for row in result.perplexity for key in row))
+    rows = [[text(row.get(key)) for key in columns] for row in result.perplexity]
+    tables = [
+        Table("Perplexity of the last 1,024 tokens, by tokens read", columns, rows),
+        published.FLUENCY,
+    ]
+    if result.same_tokens:
+        keys = list(result.same_tokens[0])
+        same = [[text(row.get(key)) for key in keys] for row in result.same_tokens]
+        tables.insert(1, Table("Λ: the same tokens after a long text and after 8,192 tokens", keys, same))
+    far = max(result.same_tokens, key=lambda row: row["tokens"], default=None)
+    words = f"{far['tokens']:,} tokens into a text Λ has {far['ratio']:.2f}× the perplexity of 8,192." if far else ""
+    return Shown(words, tables, _fluency_chart(result, words))
+
+
 def anything(result: Recorded) -> Shown:
     """A file of no known kind: each list of records or record of records in it as a table, the rest in a sentence."""
     tables, told = [], []
@@ -134,6 +174,13 @@ class Kind(NamedTuple):
 KINDS = {
     "bench.json": Kind(
         "Speed", "make bench", Bench, speed, ("Decoding speed", "Tokens per second after a context; probes off")
+    ),
+    "perplexity.json": Kind(
+        "Fluency far into a text",
+        "python -m backend evaluate perplexity",
+        Fluency,
+        fluency,
+        ("Nats against position", "Mean over texts, four chunks to a point (002 figure 3)"),
     ),
     "longform.json": Kind("Long answers", "python -m backend.evaluation.longform", LongForm, long_answers),
 }
@@ -172,6 +219,26 @@ def _speed_line(case: str, rates: Sequence[Rate]) -> dict[str, Any]:
     dash = next((dash for word, dash in DASHES.items() if word in case), "solid")
     x, y = [context for context, _ in mine], [decode for _, decode in mine]
     return charts.line(x, y, colour, case, dash=dash, mode="lines+markers", hover="%{y:,.1f}")
+
+
+def _fluency_chart(result: Fluency, words: str) -> Chart:
+    layout = charts.axes("tokens read", "nats of a token")
+    data, rows = [], []
+    for place, policy in enumerate(dict.fromkeys(reading.policy for reading in result.readings)):
+        nats: dict[int, list[float]] = {}
+        for reading in result.readings:
+            if reading.policy == policy and reading.start == 0:
+                for position, value in zip(reading.position, reading.nll, strict=True):
+                    nats.setdefault(-(-position // POINT) * POINT, []).append(value)
+        if len(nats) > 1:
+            x = sorted(nats)
+            y = [round(min(sum(nats[p]) / len(nats[p]), CEILING), 3) for p in x]
+            data.append(charts.line(x, y, LINES[place % len(LINES)], policy, dash=DASHED[place // len(LINES) % 2]))
+            rows.append([policy, f"{x[-1]:,}", f"{min(y):.2f}", f"{y[-1]:.2f}"])
+    layout["xaxis"] |= {"type": "log", "tickvals": [2048 * 2**n for n in range(7)]}
+    layout["xaxis"]["ticktext"] = [f"{2 * 2**n}k" for n in range(7)]
+    charts.legend(layout, data)
+    return Chart(data, layout, words, ("policy", "read to", "least nats", "nats at the end"), rows)
 
 
 def _gains(rates: Sequence[Rate]) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from pydantic import Field
 
 from app import charts, published
 from app.charts import Chart
@@ -58,6 +59,7 @@ class Length(Recorded):
     answers: list[Answer]
     summary: dict[str, dict[str, Any]]
     quality: dict[str, Any] | None = None
+    summaries: list[dict[str, Any]] = Field(default_factory=list)
 
     def within(self, name: str) -> list[Answer]:
         """The answers of a range: "words", "changed", or two targets; a kind may follow ("10-200 questions")."""
@@ -147,6 +149,17 @@ def quality(results: Results) -> Table | None:
         return None
     rows = [[label(method), *(text(measures.get(key)) for key in keys)] for method, measures in found.items()]
     return Table("Quality of the answers", ["method", *(key.replace("_", " ") for key in keys)], rows)
+
+
+def summaries(results: Results) -> Table | None:
+    """Summaries of abstracts against the authors' own, by method and target."""
+    rows = [(method, row) for method, data in _usable(results).items() for row in data.summaries]
+    keys = list(dict.fromkeys(key for _, row in rows for key in row))
+    if not keys:
+        return None
+    cells = [[label(method), *(text(row.get(key)) for key in keys)] for method, row in rows]
+    columns = ["method", *(key.replace("_", " ") for key in keys)]
+    return Table("Summaries of abstracts against the authors’ own, by target in tokens", columns, cells)
 
 
 def targets(results: Results, name: str) -> Chart:

@@ -101,9 +101,9 @@ def _comparison(results: Results, chosen: str) -> str:
 
 
 def _length_sources(results: Results) -> str:
-    quality = lengths.quality(results)
+    tables = "".join(_table(table) for table in (lengths.quality(results), lengths.summaries(results)) if table)
     return (
-        f'<section class="ll-panel">{_table(quality) if quality else ""}<details><summary>{published.SUMMARIES.caption}'
+        f'<section class="ll-panel">{tables}<details><summary>{published.SUMMARIES.caption}'
         f"</summary>{_table(published.SUMMARIES)}</details>{_sources(list(results.values()))}</section>"
     )
 

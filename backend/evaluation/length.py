@@ -196,6 +196,23 @@ def quality(loaded: Loaded, written: Sequence[Written]) -> dict[str, float]:
     }
 
 
+def summaries(loaded: Loaded, written: Sequence[Written], references: Sequence[str]) -> list[dict[str, Any]]:
+    """Abstracts' answers against the authors' own summaries, by hundreds of target tokens (000 fig. 3, table 2)."""
+    rows = []
+    for low in range(0, max((w.answer.target for w in written), default=0), 100):
+        mine = [w for w in written if low < w.answer.target <= low + 100 and w.tokens]
+        if mine:
+            texts = [loaded.tokenizer.decode(w.tokens) for w in mine]
+            wanted = [references[w.answer.prompt] for w in mine]
+            pairs = [(w.answer.count, w.answer.target) for w in mine]
+            rows.append(
+                {"target": f"{low} to {low + 100}", "answers": len(mine), "mae": scores.mae(pairs)}
+                | {"bert_score": bert_score(texts, wanted).f1}
+                | rouge(texts, wanted)
+            )
+    return rows
+
+
 def _plain(loaded: Loaded, asked: dict[tuple[str, int], Written]) -> dict[tuple[str, int], tuple[Tensor, list[int]]]:
     """Prompt ids and greedy answer of the untouched model for each prompt."""
     most = max(IN_RANGE) + MORE
@@ -265,7 +282,10 @@ def evaluate(
     judged = [
         w for w in written if w.answer.kind == "questions" and w.answer.plain and w.answer.target <= max(IN_RANGE)
     ]
+    abstracts = [w for w in written if w.answer.kind == "abstracts" and w.answer.plain]
+    authors = [row["tldr"] for row in jsonlines.read(folder / "scitldr_test.jsonl")[:count]] if folder else []
     return result | {
+        "summaries": summaries(models.load(model), abstracts, authors),
         "answers": [asdict(w.answer) for w in written],
         "summary": {name: summary(group) for name, group in ranges_of([w.answer for w in written]).items()},
         "quality": quality(models.load(model), judged) if judged else None,

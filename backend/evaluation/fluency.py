@@ -1,0 +1,200 @@
+"""How fluent a model stays as a text goes on, under each position policy (002 fig. 3 and 4, table 1).
+
+    python -m backend evaluate perplexity --data FOLDER
+    python -m backend evaluate perplexity --policy Λ --lengths 8192 131072
+
+Writes assets/results/perplexity.json, and goes on where an earlier run stopped. FOLDER holds novels or other *.txt;
+without one the text is the documentation that comes with Python. Perplexity at a length is that of the TAIL tokens
+before it.
+"""
+
+from __future__ import annotations
+
+import math
+import pydoc_data.topics
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from backend.engine import Lab
+from backend.evaluation.machine import provenance
+from backend.evaluation.perplexity import read, tokenise
+from backend.settings import RunSettings
+
+LENGTHS = (2048, 4096, 8192, 16384, 32768, 65536, 131072)
+TAIL = 1024
+# A text begun anew this far before a length has the same last tokens within the model's training length.
+FRESH = 8192
+WINDOW = 2048
+TRUNCATION = "truncation"
+POLICIES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "Λ": {"window": WINDOW},
+    "window only": {"window": WINDOW, "sinks": 0},
+    TRUNCATION: {},
+    "naive PIC, s = 4": {"pic": "naive", "ratio": 4},
+    "NTK PIC, s = 4": {"pic": "ntk", "ratio": 4},
+    "dynamic PIC, s = 4": {"pic": "dynamic", "ratio": 4},
+}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A text read from token `start` on. Each list has one number a chunk: tokens read before its end, mean nats of
+    a token, mean attention entropy of its last row in nats, tokens per second, bytes of the cache."""
+
+    document: str
+    policy: str
+    start: int
+    position: list[int]
+    nll: list[float]
+    entropy: list[float]
+    tokens_per_second: list[float]
+    cache_bytes: list[int]
+
+    def tail(self, length: int) -> float | None:
+        """Mean nats of the TAIL tokens before token `length` of the document; None where it was not read so far."""
+        if not self.position or self.start + self.position[-1] < length:
+            return None
+        near = [n for p, n in zip(self.position, self.nll, strict=True) if length - TAIL < self.start + p <= length]
+        return statistics.mean(near) if near else None
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be read: tokens from start to stop of a document, under a policy."""
+
+    document: str
+    policy: str
+    start: int
+    stop: int
+
+    def continues(self, reading: Reading) -> bool:
+        """Whether it begins as a reading did."""
+        return (reading.document, reading.policy, reading.start) == (self.document, self.policy, self.start)
+
+    def done(self, reading: Reading) -> bool:
+        """Whether a reading holds it."""
+        return self.continues(reading) and reading.start + reading.position[-1] >= self.stop
+
+
+def documents(folder: Path | None, most: int) -> dict[str, str]:
+    """Texts by name: the *.txt of a folder, at most `most`, or Python's documentation. ValueError for none."""
+    if folder is None:
+        return {"pydoc": "\n\n".join(pydoc_data.topics.topics[name] for name in sorted(pydoc_data.topics.topics))}
+    files = sorted(folder.glob("*.txt"))[:most]
+    if not files:
+        raise ValueError(f"there is no .txt file in {folder}: give a folder with texts")
+    return {file.stem: file.read_text("utf-8") for file in files}
+
+
+def tasks(names: Sequence[str], policies: Sequence[str], lengths: Sequence[int], longest: int) -> list[Task]:
+    """All readings, short ones first. longest: where policies stop that look at everything, in quadratic time."""
+    found = []
+    for name in names:
+        for policy in policies:
+            if policy == TRUNCATION:
+                found += [Task(name, policy, _truncated(length), length) for length in lengths]
+                continue
+            windowed = "window" in POLICIES[policy]
+            stop = max(lengths) if windowed else max((n for n in lengths if n <= longest), default=0)
+            found += [Task(name, policy, 0, stop)] if stop else []
+            if policy == "Λ":
+                found += [Task(name, policy, n - FRESH, n) for n in lengths if FRESH < n <= stop]
+    return sorted(found, key=lambda task: task.stop - task.start)
+
+
+def _truncated(length: int) -> int:
+    """Where a text begins of which only the last WINDOW tokens before the measured ones are kept."""
+    return max(0, length - WINDOW - TAIL)
+
+
+def measured(lab: Lab, model: str, ids: torch.Tensor, task: Task) -> Reading:
+    """Read what a task names of a document's ids [n]."""
+    settings = RunSettings(prompt="-", model=model, **POLICIES[task.policy])
+    chunks = list(read(lab, ids[task.start : task.stop], settings))
+    return Reading(
+        task.document,
+        task.policy,
+        task.start,
+        [chunk.position for chunk in chunks],
+        [round(float(chunk.nll.mean()), 4) for chunk in chunks],
+        [round(float(chunk.entropy.mean()), 3) for chunk in chunks],
+        [round(chunk.tokens_per_second, 1) for chunk in chunks],
+        [chunk.cache_bytes for chunk in chunks],
+    )
+
+
+def summary(readings: Sequence[Reading], lengths: Sequence[int]) -> list[dict[str, Any]]:
+    """Perplexity by policy and length, over the documents that are long enough."""
+    rows = []
+    for policy in POLICIES:
+        mine = [reading for reading in readings if reading.policy == policy]
+        row: dict[str, Any] = {"policy": policy}
+        for length in lengths:
+            start = _truncated(length) if policy == TRUNCATION else 0
+            found = [nats for r in mine if r.start == start and (nats := r.tail(length)) is not None]
+            row[f"{length:,}"] = round(math.exp(statistics.mean(found)), 2) if found else None
+        if any(value is not None for key, value in row.items() if key != "policy"):
+            rows.append(row)
+    return rows
+
+
+def same_tokens(readings: Sequence[Reading], lengths: Sequence[int]) -> list[dict[str, Any]]:
+    """Λ perplexity of the last tokens of a long text, over that of the same tokens in a text begun FRESH before."""
+    rows = []
+    for length in lengths:
+        mine = [r for r in readings if r.policy == "Λ"]
+        far = {r.document: nats for r in mine if r.start == 0 and (nats := r.tail(length)) is not None}
+        near = {r.document: nats for r in mine if r.start == length - FRESH and (nats := r.tail(length)) is not None}
+        both = sorted(far.keys() & near.keys()) if length > FRESH else []
+        if both:
+            nats = (statistics.mean(far[name] for name in both), statistics.mean(near[name] for name in both))
+            rows.append(
+                {
+                    "tokens": length,
+                    "documents": len(both),
+                    "perplexity": round(math.exp(nats[0]), 3),
+                    "perplexity of a fresh text": round(math.exp(nats[1]), 3),
+                    "ratio": round(math.exp(nats[0] - nats[1]), 4),
+                }
+            )
+    return rows
+
+
+def evaluate(
+    lab: Lab,
+    model: str,
+    texts: Mapping[str, str],
+    policies: Sequence[str],
+    lengths: Sequence[int],
+    longest: int,
+    earlier: Mapping[str, Any] | None = None,
+    report: Callable[[str], None] = print,
+) -> Iterator[dict[str, Any]]:
+    """The result document after each reading, the last one whole. earlier: a document to go on from."""
+    readings = [Reading(**row) for row in (earlier or {}).get("readings", [])]
+    result = dict(earlier) if earlier else provenance(seed=0)
+    ids = {
+        name: tokenise(lab, text, RunSettings(prompt="-", model=model), max(lengths)) for name, text in texts.items()
+    }
+    for task in tasks(list(texts), policies, lengths, longest):
+        if not any(task.done(reading) for reading in readings):
+            if len(ids[task.document]) < task.stop:
+                report(f"{task.document} has {len(ids[task.document]):,} tokens: {task.stop:,} left out")
+                continue
+            readings = [reading for reading in readings if not task.continues(reading)]
+            readings.append(measured(lab, model, ids[task.document], task))
+            report(f"{task.document} {task.policy} {task.start:,}–{task.stop:,}: {readings[-1].nll[-1]:.3f} nats")
+        result |= {
+            "model": model,
+            "window": WINDOW,
+            "perplexity": summary(readings, lengths),
+            "same_tokens": same_tokens(readings, lengths),
+            "readings": [asdict(reading) for reading in readings],
+        }
+        yield result

@@ -1,0 +1,39 @@
+"""The adapters that come with the lab: each is whole and small, and the first of them keeps to a length."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+
+import pytest
+
+from backend import adapters
+from backend.adapters import Adapter
+from backend.evaluation.length import Case, answers, prompts
+from backend.settings import ADAPTER_METHODS
+
+ASSETS = Path(__file__).parents[1] / "assets"
+MEBIBYTE = 2**20
+
+
+@pytest.mark.parametrize("method", sorted(ADAPTER_METHODS))
+def test_every_method_has_its_adapter_card_log_and_result(method):
+    folder = adapters.ROOT / method
+    assert Adapter.load(folder).method == method and adapters.available("embedded")[method] is None
+    assert sum(file.stat().st_size for file in folder.iterdir()) <= 4 * MEBIBYTE
+    card = (folder / "README.md").read_text()
+    assert "license: apache-2.0" in card and "training.json" in {file.name for file in folder.iterdir()}
+    assert (ASSETS / "results" / "length" / f"{method}.json").is_file()
+
+
+def test_all_assets_stay_small():
+    assert sum(file.stat().st_size for file in ASSETS.rglob("*") if file.is_file()) < 40 * MEBIBYTE
+
+
+def test_ldpe_keeps_to_a_length_on_prompts_it_never_saw(models):
+    adapter = Adapter.load(adapters.ROOT / "ldpe")
+    loaded = models.load("embedded", "bf16", adapter.path)
+    asked = [Case("questions", i, text, n) for i, text in enumerate(prompts(12)["questions"]) for n in (20, 60)]
+    found = [written.answer for written in answers(loaded, "ldpe", asked, adapter.settings, print)]
+    assert statistics.mean(abs(answer.error) for answer in found) < 8
+    assert statistics.mean(answer.ended for answer in found) > 0.9

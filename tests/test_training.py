@@ -1,7 +1,10 @@
 """Training: data, curriculum, the loss, exact resume, and that a signal is learnt."""
 
 import json
+import os
 import random
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -233,6 +236,35 @@ def test_presets_are_settings():
 
 
 # The command
+
+
+def corpus(file):
+    jsonlines.append(file, [{"prompt": f"number {n}", "response": f"It is {n}. That is all."} for n in range(40)])
+    return str(file)
+
+
+def test_a_quantised_model_is_trained_and_its_adapter_loads(tmp_path, tiny_folder):
+    folder = tiny_folder("llama")
+    given = ["--data", corpus(tmp_path / "c.jsonl"), "--samples", "30", "--load-in-4bit", "--note", "Made up."]
+    assert main(["train", "--method", "orpe", "--model", str(folder), "--out", str(tmp_path / "a"), *given]) == 0
+    adapter = Adapter.load(tmp_path / "a")
+    assert adapter.method == "orpe" and adapter.base == str(folder)
+    card = (adapter.path / "README.md").read_text()
+    assert "Made up." in card and f"base_model: {folder}" in card and "- c: 40" in card
+
+
+def test_two_processes_train_one_adapter(tmp_path, tiny_folder):
+    given = ["--method", "ldpe", "--model", str(tiny_folder("llama")), "--samples", "30", "--budget", "100"]
+    given += ["--data", corpus(tmp_path / "c.jsonl"), "--out", str(tmp_path / "a")]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "1"}
+    done = subprocess.run(
+        [*launch, "-m", "backend", "train", *given], capture_output=True, text=True, env=environment, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert Adapter.load(tmp_path / "a").method == "ldpe"
+    steps = [row["step"] for row in jsonlines.read(tmp_path / "a" / training.LOG)]
+    assert steps == sorted(set(steps))
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,6 @@ def _add_distill(command: argparse.ArgumentParser) -> None:
 
 
 def _train(options: argparse.Namespace) -> int:
-    from backend.training.card import card
     from backend.training.data import hub_texts, samples, texts
     from backend.training.train import train
 
@@ -76,8 +75,8 @@ def _train(options: argparse.Namespace) -> int:
     read += [text for name in options.hub for text in hub_texts(name, options.hub_rows, settings.seed)]
     found = samples(read, loaded.tokenizer, settings.longest_prompt, settings.longest)
     print(f"{len(found):,} samples from {len(read):,} texts", flush=True)
-    adapter = train(loaded, found, settings, options.out, say)
-    (adapter.path / "README.md").write_text(card(adapter, Counter(text.source for text in read), options.note))
+    sources = Counter(text.source for text in read)
+    adapter = train(loaded, found, settings, options.out, say, sources, options.note)
     print(f"adapter in {adapter.path}")
     return 0
 

@@ -13,7 +13,7 @@ import json
 import random
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import islice
 from pathlib import Path
@@ -34,6 +34,7 @@ from backend.signals.mnt import MntSettings, shifts, sigma
 from backend.signals.pre import noisy, pre, progress
 from backend.signals.prompted import prompted
 from backend.signals.scale import constant
+from backend.training.card import card
 from backend.training.curriculum import learning_rate, stage
 from backend.training.data import Sample, batches, prompt_ids
 from backend.training.settings import TrainSettings
@@ -72,15 +73,29 @@ class Progress:
     seconds: float = 0.0
 
 
-def train(loaded: Loaded, samples: Sequence[Sample], settings: TrainSettings, out: Path, report=print) -> Adapter:
+def train(
+    loaded: Loaded,
+    samples: Sequence[Sample],
+    settings: TrainSettings,
+    out: Path,
+    report: Callable[[str], None] = print,
+    sources: Mapping[str, int] | None = None,
+    note: str = "",
+) -> Adapter:
     """Train, and write the adapter at `out`; its log and checkpoint lie in `<out>.training` meanwhile.
 
-    samples: from `data.samples`. report: called with a line now and then. ValueError where no sample fits.
+    samples: from `data.samples`. report: called with a line now and then. sources, note: of the texts, for the model
+    card. ValueError where no sample fits.
     """
     run = _Run(loaded, samples, settings, out.with_name(out.name + ".training"))
     for line in run.steps():
-        report(line)
-    return run.save(out)
+        if run.accelerator.is_main_process:
+            report(line)
+    if run.accelerator.is_main_process:
+        adapter = run.save(out)
+        (out / "README.md").write_text(card(adapter, sources or {}, note))
+    run.accelerator.wait_for_everyone()
+    return Adapter.load(out)
 
 
 class _Run:

@@ -30,6 +30,7 @@ def add(commands: Any) -> None:
     length.add_argument("--landing", type=int, default=0, help="endings to try near the target (0)")
     length.add_argument("--out", type=Path, default=RESULTS / "length", help="folder for <method>[_landing].json")
     _add_harness(kinds.add_parser("harness", help="what an adapter costs in multiple-choice tasks"))
+    _add_recall(kinds.add_parser("recall", help="what a model makes of a long text"))
     _add_perplexity(kinds.add_parser("perplexity", help="how fluent a model stays as a text goes on"))
 
 
@@ -57,6 +58,31 @@ def _harness(options: argparse.Namespace) -> int:
         models = Models(allowed(more=[options.model]))
         result = evaluate(models, options.model, options.method, [*own, *options.task], options.limit, say)
     options.out.write_text(json.dumps(result, indent=1))
+    return 0
+
+
+def _add_recall(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(run=_recall)
+    command.add_argument("--model", default="embedded")
+    command.add_argument("--data", type=Path, help="folder with *.txt, in the place of Python's documentation")
+    command.add_argument("--documents", type=int, default=6, help="texts of the folder to read (6)")
+    command.add_argument("--lengths", type=int, nargs="+", help="tokens after which to go on (2048 … 32768)")
+    command.add_argument("--longest", type=int, default=8192, help="where plain attention stops (8192)")
+    command.add_argument("--out", type=Path, default=RESULTS / "recall.json", help="file to write")
+
+
+def _recall(options: argparse.Namespace) -> int:
+    from backend.engine import Lab
+    from backend.evaluation.fluency import documents
+    from backend.evaluation.recall import LENGTHS, evaluate
+    from backend.models import Models, allowed
+
+    lengths = sorted(options.lengths or LENGTHS)
+    if lengths[0] < 64 or options.documents < 1:
+        raise ValueError("give lengths from 64 and at least one document")
+    lab, texts = Lab(Models(allowed(more=[options.model]))), documents(options.data, options.documents)
+    for result in evaluate(lab, options.model, texts, lengths, options.longest, say):
+        options.out.write_text(json.dumps(result, indent=1))
     return 0
 
 

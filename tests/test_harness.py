@@ -1,0 +1,46 @@
+"""The harness's model: likelihoods under a signal are those of a plain forward pass with that signal."""
+
+import json
+
+import pytest
+import torch
+
+from backend.__main__ import main
+from backend.evaluation.harness import CHOICES, SignalledLM, summaries
+from backend.signals import SignalContext, SignalSettings, signalling
+
+LDPE = SignalSettings("ldpe", 0.5, 0.05, (1, 50))
+
+
+@pytest.mark.parametrize("signal", [None, LDPE])
+def test_a_continuation_is_read_under_its_own_length(embedded, signal):
+    model = SignalledLM(embedded, signal)
+    context, continuation = [5, 6, 7, 8], [9, 10, 11]
+    ((found, greedy),) = model._loglikelihood_tokens([(("", ""), context, continuation)])
+    ids = torch.tensor([[*context, *continuation]])
+    with torch.inference_mode():
+        if signal is None:
+            logits = embedded.model(ids).logits[0]
+        else:
+            with signalling(SignalContext(signal, [4], [3])):
+                logits = embedded.model(ids).logits[0]
+    rows = torch.log_softmax(logits[3:6].float(), -1)
+    assert found == pytest.approx(float(rows.gather(-1, torch.tensor(continuation)[:, None]).sum()), abs=0.2)
+    assert greedy == bool((rows.argmax(-1) == torch.tensor(continuation)).all())
+
+
+def test_summaries_have_one_right_answer(tmp_path):
+    rows = [{"abstract": f"We do {n}.", "tldr": f"About {n}."} for n in range(8)]
+    (tmp_path / "scitldr_test.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    task = summaries(tmp_path, 8, tmp_path / "t.json")
+    documents = list(task.test_docs())
+    assert len(documents) == 8
+    for n, document in enumerate(documents):
+        assert len(set(document["choices"])) == CHOICES and document["choices"][document["gold"]] == f"About {n}."
+
+
+def test_what_is_missing_is_said(capsys, tmp_path):
+    assert main(["evaluate", "harness", "--method", "ldpe", "--out", str(tmp_path / "h.json")]) == 2
+    assert "give --data FOLDER, or --task NAME" in capsys.readouterr().err
+    assert main(["evaluate", "harness", "--method", "none", "--task", "x", "--out", str(tmp_path / "h.json")]) == 2
+    assert "none has no signal" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""After a long text: what is written does not depend on how the lengths are visited; the passkey lies where it should."""
+"""After a long text: what is written depends on no other visit, and the passkey lies where it should."""
 
 import pytest
 import torch

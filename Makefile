@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
 MODEL := test -d "$${LENGTH_LAB_CACHE:-.cache}/embedded" || $(PY) -m backend.embedded
 
-.PHONY: demo test bench train-smoke longform lint screenshot clean
+.PHONY: demo test bench bench-long train-smoke longform lint screenshot clean
 
 demo: $(VENV)/.runs
 	@$(MODEL)
@@ -23,6 +23,10 @@ bench: $(VENV)/.develops
 	@$(MODEL)
 	@.ci/chromium
 	$(PY) -m app.bench $(ARGS)
+
+bench-long: $(VENV)/.runs
+	@$(MODEL)
+	$(PY) -m backend.evaluation.speed $(ARGS)
 
 train-smoke: $(VENV)/.runs
 	@$(MODEL)

@@ -21,10 +21,11 @@ from app.runs import Runs, batches
 from backend.adapters import available
 from backend.engine import Control, Lab
 from backend.evaluation import speed
-from backend.evaluation.machine import copy_bandwidth, provenance
+from backend.evaluation.machine import provenance
 from backend.models import Models
 from backend.settings import RunSettings
 from backend.steps import Finish, Step
+from backend.terminal import say
 
 PROMPT = "Tell me a long story about a lighthouse keeper and the sea."
 OUT = Path(__file__).parents[1] / "assets" / "results" / "bench.json"
@@ -112,14 +113,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m app.bench", description=__doc__)
     parser.add_argument("--tokens", type=int, default=32, help="tokens written in each case (default 32)")
     parser.add_argument("--page-tokens", type=int, default=200, help="tokens written behind the page (default 200)")
-    parser.add_argument("--no-long", action="store_true", help="leave out contexts of 4k to 32k")
     parser.add_argument("--page-only", action="store_true", help="measure the page again, keep the rest of the file")
     parser.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args()
     given.out.parent.mkdir(parents=True, exist_ok=True)
     models = Models(["embedded"])
     if not given.page_only:
-        given.out.write_text(json.dumps(_engine(models, given.tokens, not given.no_long), indent=1))
+        given.out.write_text(json.dumps(_engine(models, given.tokens), indent=1))
         # In a process of its own: the threads that computed here would let those behind the page wait less patiently.
         again = ["--page-only", "--page-tokens", str(given.page_tokens), "--out", str(given.out)]
         sys.exit(subprocess.run([sys.executable, "-m", "app.bench", *again], check=False).returncode)
@@ -131,11 +131,9 @@ def main() -> None:
     print(json.dumps(result))
 
 
-def _engine(models: Models, tokens: int, long: bool) -> dict[str, Any]:
-    result = provenance(seed=0)
-    copy = copy_bandwidth()
-    print(f"copy bandwidth {copy / 1e9:.1f} GB/s read and written\n{speed.table([])}", flush=True)
-    return result | speed.run(models, copy, tokens, lambda line: print(line, flush=True), long)
+def _engine(models: Models, tokens: int) -> dict[str, Any]:
+    bench, head = speed.begun(models, tokens, say)
+    return head | {"short": speed.measured(speed.cases(models, bench), say)}
 
 
 if __name__ == "__main__":

@@ -175,6 +175,10 @@ KINDS = {
     "bench.json": Kind(
         "Speed", "make bench", Bench, speed, ("Decoding speed", "Tokens per second after a context; probes off")
     ),
+    "bench_long.json": Kind(
+        "Speed far into a text", "make bench-long", Bench, speed,
+        ("Decoding speed, long contexts", "Tokens per second after a context; probes off"),
+    ),
     "perplexity.json": Kind(
         "Fluency far into a text",
         "python -m backend evaluate perplexity",

@@ -153,14 +153,14 @@ def same_tokens(readings: Sequence[Reading], lengths: Sequence[int]) -> list[dic
         near = {r.document: nats for r in mine if r.start == length - FRESH and (nats := r.tail(length)) is not None}
         both = sorted(far.keys() & near.keys()) if length > FRESH else []
         if both:
-            nats = (statistics.mean(far[name] for name in both), statistics.mean(near[name] for name in both))
+            late, early = statistics.mean(far[name] for name in both), statistics.mean(near[name] for name in both)
             rows.append(
                 {
                     "tokens": length,
                     "documents": len(both),
-                    "perplexity": round(math.exp(nats[0]), 3),
-                    "perplexity of a fresh text": round(math.exp(nats[1]), 3),
-                    "ratio": round(math.exp(nats[0] - nats[1]), 4),
+                    "perplexity": round(math.exp(late), 3),
+                    "perplexity of a fresh text": round(math.exp(early), 3),
+                    "ratio": round(math.exp(late - early), 4),
                 }
             )
     return rows

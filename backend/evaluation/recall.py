@@ -88,7 +88,8 @@ def continuations(
     lab: Lab, model: str, policy: str, texts: Mapping[str, Tensor], lengths: Sequence[int]
 ) -> list[dict[str, Any]]:
     """BLEU and ROUGE-Lsum of what is written after each length, over the documents' own next tokens."""
-    tokenizer, pairs = lab.models.load(model).tokenizer, {length: ([], []) for length in lengths}
+    tokenizer = lab.models.load(model).tokenizer
+    pairs: dict[int, tuple[list[str], list[str]]] = {length: ([], []) for length in lengths}
     for ids in texts.values():
         fitting = [length for length in lengths if length + WRITTEN <= len(ids)]
         for length, tokens in zip(fitting, reader(lab, model, policy).after(ids, fitting, WRITTEN), strict=True):

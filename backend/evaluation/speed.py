@@ -1,17 +1,21 @@
 """Decode and prefill speed of the engine beside transformers', in one process on this machine.
 
 Every case reads the same tokens and then writes the same number, greedily and without stopping at the end mark.
-`make bench` runs this and the page on top (app.bench) and writes assets/results/bench.json.
+`make bench` runs this and the page on top (app.bench) and writes assets/results/bench.json; `make bench-long` runs the
+long contexts and writes assets/results/bench_long.json.
 """
 
 from __future__ import annotations
 
+import argparse
 import gc
+import json
 import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 from pydoc_data import topics
 from typing import Any
 
@@ -20,16 +24,20 @@ from transformers import AutoModelForCausalLM, DynamicCache, PreTrainedModel
 
 from backend import embedded
 from backend.engine import CHUNK, FIRST_CHUNK
-from backend.evaluation.machine import PeakMemory
+from backend.evaluation.algorithm1 import Algorithm1
+from backend.evaluation.machine import PeakMemory, copy_bandwidth, provenance
 from backend.models import Models
 from backend.positions import Policy
 from backend.runner import Runner
 from backend.settings import Watch
+from backend.terminal import say
 
+OUT = Path(__file__).parents[2] / "assets" / "results" / "bench_long.json"
 CONTEXTS = (128, 2048, 8192)
-LONG = (4096, 16384, 32768)
-LONGEST_PLAIN = 16384
-WINDOW = 2048
+LONG = (4096, 8192, 16384, 32768, 65536, 131072)
+# Where those stop whose time is quadratic: ways of reading that look at everything.
+LONGEST = {"transformers": 32768, "engine": 16384, "algorithm 1": 8192}
+WINDOWS = (1024, 2048, 4096)
 
 
 @dataclass(frozen=True)
@@ -105,14 +113,26 @@ def cases(models: Models, bench: Bench, contexts: tuple[int, ...] = CONTEXTS) ->
 
 
 def long_cases(models: Models, bench: Bench, contexts: tuple[int, ...] = LONG) -> Iterator[Speed]:
-    """Plain attention of transformers and of the engine beside Λ, at long contexts in bf16."""
+    """At long contexts in bf16: plain attention of transformers and of the engine, Λ, and dynamic PIC both ways."""
     model, runner = reference("bf16"), Runner(models.load("embedded", "bf16"))
-    window = Policy(window=WINDOW, sinks=10, limit=WINDOW)
+    windows = {f"Λ {n}": Policy(window=n, sinks=10, limit=n) for n in WINDOWS}
+    dynamic = Policy(kind="dynamic", ratio=4.0)
     for n in contexts:
-        yield from bench.case(f"engine bf16, Λ {WINDOW}", n, partial(engine_readers, runner, window), runner)
-        yield from bench.case("transformers bf16", n, partial(transformers_readers, model), model)
-        if n <= LONGEST_PLAIN:
+        for name, policy in windows.items():
+            yield from bench.case(f"engine bf16, {name}", n, partial(engine_readers, runner, policy), runner)
+        if n <= LONGEST["engine"]:
             yield from bench.case("engine bf16", n, partial(engine_readers, runner, Policy()), runner)
+            yield from bench.case("engine bf16, dynamic PIC", n, partial(engine_readers, runner, dynamic), runner)
+        if n <= LONGEST["algorithm 1"]:
+            again = partial(algorithm1_readers, model, dynamic, n + 64 + bench.tokens)
+            yield from bench.case("dynamic PIC by 004's algorithm 1", n, again, model)
+        if n <= LONGEST["transformers"]:
+            yield from bench.case("transformers bf16", n, partial(transformers_readers, model), model)
+
+
+def algorithm1_readers(model: PreTrainedModel, policy: Policy, room: int) -> Readers:
+    """004's own dynamic PIC."""
+    return {"": Algorithm1(model, policy, room)}
 
 
 def context_tokens(models: Models) -> torch.Tensor:
@@ -207,13 +227,36 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join([head, *lines])
 
 
-def run(models: Models, copy: float, tokens: int, report: Callable[[str], None], long: bool = True) -> dict[str, Any]:
-    """All cases; report is told each row as it comes."""
-    bench = Bench(context_tokens(models), copy, tokens)
-    result: dict[str, Any] = {"copy_bytes_per_second": copy, "tokens_written": tokens, "short": [], "long": []}
-    parts = {"short": cases(models, bench), "long": long_cases(models, bench) if long else iter(())}
-    for part, rows in parts.items():
-        for row in rows:
-            result[part].append(asdict(row))
-            report(table([asdict(row)]).splitlines()[1])
-    return result
+def measured(rows: Iterator[Speed], report: Callable[[str], None]) -> list[dict[str, Any]]:
+    """The cases as they are kept; report is told each row as it comes."""
+    found = []
+    for row in rows:
+        found.append(asdict(row))
+        report(table(found[-1:]).splitlines()[1])
+    return found
+
+
+def begun(models: Models, tokens: int, report: Callable[[str], None]) -> tuple[Bench, dict[str, Any]]:
+    """A bench on this machine, and the head of its result."""
+    copy = copy_bandwidth()
+    report(f"copy bandwidth {copy / 1e9:.1f} GB/s read and written\n{table([])}")
+    head = provenance(seed=0) | {"copy_bytes_per_second": copy, "tokens_written": tokens}
+    return Bench(context_tokens(models), copy, tokens), head
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m backend.evaluation.speed", description="Speed at long contexts.")
+    parser.add_argument("--tokens", type=int, default=32, help="tokens written in each case (default 32)")
+    parser.add_argument("--contexts", type=int, nargs="+", default=LONG, help="tokens of context (4096 … 131072)")
+    parser.add_argument("--out", type=Path, default=OUT)
+    given = parser.parse_args()
+    models = Models(["embedded"])
+    bench, result = begun(models, given.tokens, say)
+    result["long"] = []
+    for row in long_cases(models, bench, tuple(given.contexts)):
+        result["long"] += measured(iter([row]), say)
+        given.out.write_text(json.dumps(result, indent=1))
+
+
+if __name__ == "__main__":
+    main()

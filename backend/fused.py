@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -19,7 +20,7 @@ from transformers import PreTrainedModel
 from backend.attention import attend
 from backend.cache import FramedCache, Shape
 from backend.capabilities import LLAMA_SHAPED
-from backend.kernels import decoder, product
+from backend.kernels import decoder, product, rows
 from backend.kernels.attention import LANES
 from backend.kernels.place import past, place, stored
 from backend.positions import Policy, Rope
@@ -142,7 +143,7 @@ class Fused:
             x = self._layer(layer, index, x, cache, probe)
             if index == 0 and probe is not None:
                 probe.state(x)
-        return _rms(x, self.norm)
+        return _normed(x, self.norm)
 
     @torch.inference_mode()
     def logits(self, hidden: Tensor) -> Tensor:
@@ -155,14 +156,13 @@ class Fused:
 
     def _layer(self, layer: Layer, index: int, x: Tensor, cache: FramedCache, probe: Probe | None) -> Tensor:
         n = x.shape[0]
-        qkv = self.qkv(index, _rms(x, layer.before)).view(n, -1, self.width).transpose(0, 1)
+        qkv = self.qkv(index, _normed(x, layer.before)).view(n, -1, self.width).transpose(0, 1)
         q, k, v = qkv[: self.heads], qkv[self.heads : -self.kv_heads], qkv[-self.kv_heads :]
         q = _rms(q, layer.q_norm) if layer.q_norm else q
         k = _rms(k, layer.k_norm) if layer.k_norm else k
         mixed = attend(cache, index, q, k, v, self.width**-0.5, probe)
         x = x + self.out(index, mixed.transpose(0, 1).reshape(n, -1))
-        gate, up = self.gate_up(index, _rms(x, layer.after)).chunk(2, -1)
-        return x + self.down(index, F.silu(gate) * up)
+        return x + self.down(index, _gated(self.gate_up(index, _normed(x, layer.after))))
 
     def _decoded(self, embed: Tensor, cache: FramedCache, probe: Probe | None) -> Tensor:
         """The last hidden state [width] of one token, in float32."""
@@ -180,8 +180,10 @@ class Fused:
         """A first token, so that compiling (seconds, once a machine) is part of loading a model."""
         shape = Shape(len(self.layers), self.kv_heads, self.width, model.dtype, model.device)
         cache = FramedCache(shape, Policy(), Rope.of(model.config))
-        cache.begin(1)
-        self.logits(self.hidden(torch.zeros(1, len(self.norm[0])), cache))
+        for count in (2, 1):
+            cache.begin(count)
+            self.logits(self.hidden(torch.zeros(count, len(self.norm[0]), dtype=model.dtype), cache))
+            cache.end()
 
     def _parameters(self) -> decoder.Layers:
         norms = [[getattr(layer, name) for layer in self.layers] for name in ("before", "after", "q_norm", "k_norm")]
@@ -201,6 +203,20 @@ def fits(model: PreTrainedModel) -> bool:
         and model.num_parameters() <= LARGEST
         and model.base_model.layers[0].self_attn.head_dim % LANES == 0
     )
+
+
+def _normed(x: Tensor, norm: Norm) -> Tensor:
+    """`_rms` of rows [n, d], compiled."""
+    x, out = x.contiguous(), torch.empty(x.shape, dtype=x.dtype)
+    rows.normed(torch.get_num_threads(), stored(x), stored(norm[0]), np.float32(norm[1]), stored(out))
+    return out
+
+
+def _gated(both: Tensor) -> Tensor:
+    """silu(gate) · up of rows [n, 2m], compiled."""
+    out = torch.empty(len(both), both.shape[1] // 2, dtype=both.dtype)
+    rows.gated(torch.get_num_threads(), stored(both), stored(out))
+    return out
 
 
 def _rms(x: Tensor, norm: Norm) -> Tensor:

@@ -230,6 +230,18 @@ def test_the_target_moves_while_the_model_writes(visit):
     assert visitor.field("error").startswith("+")
 
 
+def test_a_trained_method_ends_at_its_target_and_goes_with_it_when_it_moves(visit):
+    visitor = visit(query=link(prompt="Why is the sky blue?", method="ldpe", target=30, max_new_tokens=300))
+    visitor.generate()
+    assert "ended by itself" in visitor.ends() and abs(visitor.tokens - 30) <= 15
+    visitor.number("target", 250)
+    visitor.generate()
+    visitor.page.wait_for_function("document.querySelector('#figures-run [data-field=target]').textContent === '250'")
+    visitor.number("target", 60)
+    visitor.page.wait_for_function("document.querySelector('#figures-run [data-field=target]').textContent === '60'")
+    assert "ended by itself" in visitor.ends() and abs(visitor.tokens - 60) <= 25
+
+
 def test_wrapping_up_sets_a_near_target(visit):
     visitor = visit(
         query=link(prompt="Write a long story about the sea.", method="exp_decay", target=900, max_new_tokens=60)

@@ -7,13 +7,14 @@ import threading
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reading import IDS, run
 
 from backend.cache import FramedCache, Shape
 from backend.fused import Int4, Int8, Plain
-from backend.kernels import attention, decoder
+from backend.kernels import attention, decoder, rows
 from backend.kernels.compiled import compiled
 from backend.kernels.number import exp, stored, wide
 from backend.kernels.place import past, place
@@ -205,3 +206,19 @@ def test_teams_of_two_threads_do_not_meet(tiny):
     for thread in threads:
         thread.join()
     assert all(torch.equal(alone, each) for both in found for each in both) and len(found[1]) == 5
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("count", [2, 7])
+def test_rows_are_normed_and_gated_as_torch_does(dtype, count):
+    draw = torch.Generator().manual_seed(count)
+    x, weight = (torch.randn(shape, generator=draw).to(dtype) for shape in ((count, 96), (96,)))
+    out = torch.empty_like(x)
+    rows.normed(2, memory(x), memory(weight), np.float32(1e-5), memory(out))
+    wide = x.float()
+    expected = weight * (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + 1e-5)).to(dtype)
+    tight = {"atol": 1e-6, "rtol": 1e-6} if dtype == torch.float32 else {"atol": 0, "rtol": 2**-7}
+    torch.testing.assert_close(out, expected, **tight)
+    gated = torch.empty(count, 48, dtype=dtype)
+    rows.gated(2, memory(x), memory(gated))
+    torch.testing.assert_close(gated, F.silu(x[:, :48]) * x[:, 48:], **tight)

@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
 MODEL := test -d "$${LENGTH_LAB_CACHE:-.cache}/embedded" || $(PY) -m backend.embedded
 
-.PHONY: demo test bench bench-long train-smoke longform lint screenshot clean
+.PHONY: demo test bench bench-long train-smoke adapters lengths far longform lint screenshot clean
 
 demo: $(VENV)/.runs
 	@$(MODEL)
@@ -33,6 +33,35 @@ train-smoke: $(VENV)/.runs
 	rm -rf .cache/smoke && $(PY) -m backend distill --out .cache/smoke/corpus.jsonl --questions 48 --turns 2 --longest 60
 	$(PY) -m backend train --method ldpe --preset smoke --data .cache/smoke/corpus.jsonl --out .cache/smoke/ldpe
 	$(PY) -m backend evaluate length --method ldpe --adapter .cache/smoke/ldpe --prompts 2 --ranges range --out .cache/smoke
+
+# As what lies in assets/ was made: an hour and more each on two cores. DATA: folder with instructions.jsonl,
+# scitldr_test.jsonl, hellobench_ht.jsonl and novels/.
+DATA ?= ../shared/data
+TRAIN := $(PY) -m backend train --data .cache/training/corpus.jsonl --longest-prompt 76 --note "Answers written by \
+SmolLM2-135M-Instruct (Apache-2.0) to questions it wrote itself and to instructions of self-instruct (Apache-2.0)."
+COUNTING := .cache/training/counting/ldpe
+adapters: $(VENV)/.runs
+	@$(MODEL)
+	$(PY) -m backend distill --out .cache/training/corpus.jsonl --questions 500 --turns 2 --prompts $(DATA)/instructions.jsonl
+	$(TRAIN) --method ldpe --samples 5000 --out $(COUNTING)
+	$(TRAIN) --method ldpe --start $(COUNTING) --samples 1000 --curriculum long --rate 6e-4 --out assets/adapters/ldpe
+	$(TRAIN) --method orpe --start $(COUNTING) --samples 1000 --curriculum long --rate 6e-4 --out assets/adapters/orpe
+	$(TRAIN) --method pre --start $(COUNTING) --samples 1200 --rate 8e-4 --out assets/adapters/pre
+	$(TRAIN) --method lrpe --start $(COUNTING) --samples 900 --rate 8e-4 --out assets/adapters/lrpe
+	for kind in ldpe orpe; do $(TRAIN) --method mnt_$$kind --start assets/adapters/$$kind --samples 400 \
+		--curriculum even --rate 5e-4 --out assets/adapters/mnt_$$kind || exit 1; done
+	$(TRAIN) --method prompted_tuned --samples 700 --out assets/adapters/prompted_tuned
+
+lengths: $(VENV)/.develops
+	@$(MODEL)
+	for method in none prompted prompted_tuned ldpe orpe lrpe pre mnt_ldpe mnt_orpe; do \
+		$(PY) -m backend evaluate length --method $$method --data $(DATA) $(ARGS) || exit 1; done
+	$(PY) -m backend evaluate length --method ldpe --landing 8 --ranges range words changed
+
+far: $(VENV)/.develops
+	@$(MODEL)
+	$(PY) -m backend evaluate perplexity --data $(DATA)/novels $(ARGS)
+	$(PY) -m backend evaluate recall --data $(DATA)/novels
 
 longform: $(VENV)/.runs
 	@$(MODEL)

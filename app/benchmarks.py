@@ -90,6 +90,13 @@ class Fluency(Recorded):
     readings: list[Readings] = Field(default_factory=list)
 
 
+class Landing(Recorded):
+    """assets/results/length/ldpe_landing.json. landing: endings tried; summary: measures by range of targets."""
+
+    landing: int
+    summary: dict[str, dict[str, Any]]
+
+
 def speed(bench: Bench) -> Shown:
     """Tokens per second of decoding and of reading, by context, and what the page costs."""
     rates = [*bench.short, *bench.long]
@@ -145,6 +152,23 @@ def fluency(result: Fluency) -> Shown:
     return Shown(words, tables, _fluency_chart(result, words))
 
 
+def landing(result: Landing) -> Shown:
+    """Lengths by range of targets where the last sentence was chosen to land on the target."""
+    columns = ["range", "answers", "MAE ± SD", "bias", "> 20 off", "ended by the model", "natural endings"]
+    rows = [
+        [
+            name.replace("-", "–"),
+            text(found.get("answers")),
+            f"{figure(found.get('mae'))} ± {figure(found.get('sd'))}",
+            figure(found.get("bias")),
+            *(percent(found.get(key)) for key in ("outliers", "ended", "natural")),
+        ]
+        for name, found in result.summary.items()
+    ]
+    words = f"{result.landing} endings were tried near each target, and the one nearest to it was written."
+    return Shown(words, [Table("With landing: how near the answers end", columns, rows)])
+
+
 def anything(result: Recorded) -> Shown:
     """A file of no known kind: each list of records or record of records in it as a table, the rest in a sentence."""
     tables, told = [], []
@@ -172,6 +196,9 @@ class Kind(NamedTuple):
 
 
 KINDS = {
+    "length/ldpe_landing.json": Kind(
+        "LDPE with landing", "python -m backend evaluate length --method ldpe --landing 8", Landing, landing
+    ),
     "bench.json": Kind(
         "Speed", "make bench", Bench, speed, ("Decoding speed", "Tokens per second after a context; probes off")
     ),

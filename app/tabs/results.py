@@ -70,7 +70,7 @@ def _chart(name: str, title: str, hint: str, chart: Chart) -> gr.HTML:
 def _section(name: str, kind: Kind) -> None:
     """A file's chart, where its kind has one, then its tables."""
     html, chart = _shown(name, kind)
-    stem = name.removesuffix(".json")
+    stem = name.removesuffix(".json").replace("/", "-")
     if kind.chart and chart:
         with _grid():
             _chart(f"r-{stem}", *kind.chart, chart)

@@ -227,7 +227,7 @@ def test_a_folder_where_a_file_should_be_and_an_empty_folder(tmp_path, monkeypat
     shown = opened()
     assert shown["results-comparison"].count("Not measured yet") == len(METHODS)
     for name, kind in KINDS.items():
-        assert f"Not measured yet: {kind.command}" in shown[f"results-{name.removesuffix('.json')}"]
+        assert f"Not measured yet: {kind.command}" in shown[f"results-{name.removesuffix('.json').replace('/', '-')}"]
     for name in ("targets", "errors"):
         assert getattr(lengths, name)(lengths.recorded(), "words").summary == "Nothing of this is measured yet."
     monkeypatch.setattr(results, "FOLDER", tmp_path)
@@ -287,11 +287,11 @@ def test_the_recorded_benchmarks_show_their_own_numbers():
 
 def test_a_new_file_is_shown_without_a_kind_of_its_own(folder):
     rows = [{"case": "<i>Λ", "context": 131072, "decode": 20.125}]
-    (folder / "bench_long.json").write_text(json.dumps(PROVENANCE | {"rows": rows, "note": "flat"}))
+    (folder / "newer.json").write_text(json.dumps(PROVENANCE | {"rows": rows, "note": "flat"}))
     (folder / "broken.json").write_text("{")
     shown = opened()
     for part in ("131,072", "20.1", "note: flat", "&lt;i&gt;Λ"):
-        assert part in shown["results-bench_long"], part
+        assert part in shown["results-newer"], part
     assert "broken.json cannot be used" in shown["results-broken"]
 
 
@@ -397,3 +397,19 @@ def test_the_range_is_chosen_by_keyboard_and_files_are_downloaded(browser, addre
     open_tab(visitor)
     assert page.locator("#chart-r-errors").count() == 1
     visitor.close()
+
+
+def test_fluency_is_told_by_policy_and_length():
+    result = benchmarks.Fluency(
+        perplexity=[{"policy": "Λ", "8,192": 20.5}, {"policy": "plain", "8,192": 19.25, "16,384": 800.0}],
+        same_tokens=[{"tokens": 16384, "documents": 1, "ratio": 1.03}],
+        readings=[
+            {"document": "a", "policy": "plain", "start": 0, "position": [2048, 4096], "nll": [3.0, 20.0]},
+            {"document": "a", "policy": "Λ", "start": 0, "position": [2048, 4096], "nll": [3.0, 2.5]},
+            {"document": "a", "policy": "Λ", "start": 512, "position": [2048, 4096], "nll": [9.0, 9.0]},
+        ],
+    )
+    shown = benchmarks.fluency(result)
+    assert shown.tables[0].rows == [["Λ", "20.50", "–"], ["plain", "19.25", "800"]]
+    assert "16,384 tokens into a text Λ has 1.03×" in shown.words
+    assert [list(trace["y"]) for trace in shown.chart.data] == [[3.0, 12.0], [3.0, 2.5]]

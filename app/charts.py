@@ -194,7 +194,7 @@ def entropy(series: Series) -> Chart:
     layout["yaxis"]["rangemode"] = "tozero"
     if series.finish is None:
         grows(layout["xaxis"], context[-1] - len(series) + min(room(len(series)), series.settings.max_new_tokens))
-        grows(layout["yaxis"], math.ceil(ceiling.max()))
+        grows(layout["yaxis"], math.ceil(math.log(context[-1] - len(series) + series.settings.max_new_tokens)))
     if series.reading is not None and len(series):
         mark_x(layout, series.reading.tokens, "@muted", "response", anchor="left")
     last = values[-1]

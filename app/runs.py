@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 from app.frames import Stream, Streams
 
 Event = TypeVar("Event")
-PERIOD = 0.16
+PERIOD = 0.2
 SLOWEST = 0.33
 SHARE = 0.08
 _END = object()

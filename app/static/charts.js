@@ -67,12 +67,13 @@ window.LengthLab = (() => {
   // One queue for all charts. Moving lines is cheap and done for all of them in one picture; a whole drawing is dear, so
   // each picture has one at most: of a chart whose lines cannot be moved, or else of one that was not drawn whole for
   // long. While something runs, drawing takes about SHARE of the page's time, so that a slow machine sees fewer
-  // pictures, never late ones, and the model keeps its cores.
-  const SHARE = 0.2, SLOWEST = 150;
+  // pictures, never late ones, and the model keeps its cores: with few of them the charts are drawn every second time
+  // that data come. A picture is made together with the one that shows new text where data come in time for that.
+  const SHARE = 0.2, SLOWEST = 150, FEW = navigator.hardwareConcurrency <= 2 ? 350 : 0, LATE = 60;
   const waiting = new Set();
-  let scheduled = false, rest = 0;
+  let asked = false, timer = 0, last = 0, rest = 0;
   function drawWaiting() {
-    scheduled = false;
+    asked = false;
     const start = performance.now();
     const shown = [...waiting].filter((chart) => chart.visible());
     const wanting = shown.map((chart) => [chart.moved() ? chart.due() : Infinity, chart]).filter(([late]) => late > 0);
@@ -80,14 +81,17 @@ window.LengthLab = (() => {
     next?.draw();
     const left = wanting.map(([, chart]) => chart).filter((chart) => chart !== next);
     for (const chart of shown) if (!left.includes(chart)) waiting.delete(chart);
-    rest = shown.some((chart) => chart.running) ? Math.min(SLOWEST, (performance.now() - start) / SHARE) : 0;
+    last = performance.now();
+    rest = shown.some((chart) => chart.running) ? Math.max(FEW, Math.min(SLOWEST, (last - start) / SHARE)) : 0;
     if (left.length) schedule();
   }
   function schedule(chart) {
     if (chart) waiting.add(chart);
-    if (scheduled || !waiting.size) return;
-    scheduled = true;
-    setTimeout(() => requestAnimationFrame(drawWaiting), rest);
+    if (asked || !waiting.size) return;
+    const wait = last + rest - performance.now();
+    clearTimeout(timer);
+    asked = wait <= 0;
+    if (asked) requestAnimationFrame(drawWaiting); else timer = setTimeout(schedule, wait + LATE);
   }
 
   // The path through the points, broken where a number is missing.
@@ -112,10 +116,11 @@ window.LengthLab = (() => {
       const points = Array.from(trace.x, (x, k) => [x, trace.y[k]].includes(null) ? [NaN, NaN] : [round(across.d2p(x)), round(up.d2p(trace.y[k]))]);
       const marks = group?.querySelectorAll("path.point") ?? [];
       const lines = plot.querySelectorAll(`.trace${traces[i].uid} :is(.js-line, .js-fill)`);
-      if (!lines.length || (marks.length && marks.length !== points.length)) return false;
+      if (!lines.length && marks.length !== points.length) return false;
       const d = path(points, trace.line?.shape === "hv");
       for (const line of lines) line.setAttribute("d", line.matches(".js-fill") ? `${d}Z` : d);
-      marks.forEach((mark, k) => mark.setAttribute("transform", `translate(${points[k]})`));
+      // A point more or less than were drawn appears or goes with the next whole drawing.
+      marks.forEach((mark, k) => points[k] && mark.setAttribute("transform", `translate(${points[k]})`));
       return true;
     });
   }

@@ -141,6 +141,7 @@ def test_max_new_tokens_plus_plus_lengthens_counts_and_pre_is_noisy(tmp_path):
 
 def test_an_adapter_starts_as_the_model_itself(tmp_path):
     loaded = tiny_loaded()
+    loaded.model.set_attn_implementation("eager")
     ids = torch.arange(3, 30)[None]
     before = loaded.model(ids).logits
     run = training._Run(loaded, letters(), quick(), tmp_path / "t")
@@ -259,7 +260,7 @@ def test_two_processes_train_one_adapter(tmp_path, tiny_folder):
     launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "1"}
     done = subprocess.run(
-        [*launch, "-m", "backend", "train", *given], capture_output=True, text=True, env=environment, check=False
+        [*launch, "-m", "backend", "train", *given], capture_output=True, text=True, env=environment, check=False, timeout=180
     )
     assert done.returncode == 0, done.stderr
     assert Adapter.load(tmp_path / "a").method == "ldpe"

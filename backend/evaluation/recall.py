@@ -56,7 +56,7 @@ class Reader:
 
     def after(self, ids: Tensor, lengths: Sequence[int], written: int) -> Iterator[list[int]]:
         """What it writes after each of `lengths` tokens of ids [n], ascending; the text is read once."""
-        cache, done = self._cache(max(lengths) + written), 0
+        cache, done = self._cache(max(lengths, default=0) + written), 0
         for length in lengths:
             if self.truncated:
                 cache, done = self._cache(WINDOW + written), max(0, length - WINDOW)

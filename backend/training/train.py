@@ -154,9 +154,9 @@ class _Run:
         return adapter
 
     def _groups(self) -> Iterator[list[Rows]]:
-        """The batches of each optimiser step, the same in every run with these settings."""
+        """The batches of each optimiser step, of all processes; the same in every run with these settings."""
         settings, drawn, epoch = self.settings, 0, 0
-        workers, me = self.accelerator.num_processes, self.accelerator.process_index
+        workers = self.accelerator.num_processes
         size = settings.accumulate * workers
         while True:
             order = random.Random(f"{settings.seed} {epoch}")
@@ -164,10 +164,12 @@ class _Run:
             found = batches(self.samples, now.longest, settings.budget, order, now.anywhere, self._prompt)
             if not found[0]:
                 raise ValueError(f"no response has a sentence end within {now.longest} tokens: give other data")
+            # Every process must take part in each step with as many batches as the others.
+            found = found * workers if len(found) < workers else found[: len(found) - len(found) % workers]
             for start in range(0, len(found), size):
                 group = found[start : start + size]
                 drawn += sum(map(len, group))
-                yield group[me::workers] or group[:1]
+                yield group
                 if stage(settings.stages, drawn / settings.samples) != now:
                     break
             epoch += 1
@@ -185,17 +187,19 @@ class _Run:
         for parameters in self.optimiser.param_groups:
             parameters["lr"] = rate
         labels = sum(len(response) + 1 for rows in group for _, response in rows)
-        for rows in group:
+        workers, me = self.accelerator.num_processes, self.accelerator.process_index
+        for rows in group[me::workers]:
             nll, is_end = self._nll(rows, share)
             seen.add(nll.detach(), is_end)
             weights = torch.where(is_end, weight, 1.0)
-            self.accelerator.backward((nll * weights).sum() / labels)
+            # The mean over processes, which follows, makes a sum of this.
+            self.accelerator.backward(workers * (nll * weights).sum() / labels)
         self.accelerator.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimiser.step()
         self.optimiser.zero_grad()
         progress.step += 1
-        progress.samples += sum(map(len, group)) * self.accelerator.num_processes
-        progress.labels += labels * self.accelerator.num_processes
+        progress.samples += sum(map(len, group))
+        progress.labels += labels
         return rate
 
     def _nll(self, rows: Rows, share: float) -> tuple[Tensor, Tensor]:

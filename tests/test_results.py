@@ -83,14 +83,20 @@ def write(folder: Path, method: str, content: dict) -> None:
     (folder / "length" / f"{method}.json").write_text(json.dumps(content))
 
 
+def copied(folder: Path) -> None:
+    """The lab's own files of every kind, into a folder."""
+    for name in KINDS:
+        if (RECORDED / name).exists():
+            (folder / name).write_bytes((RECORDED / name).read_bytes())
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch) -> Path:
     """A folder of results that the app reads: seven methods, and the recorded benchmarks."""
     monkeypatch.setattr(results, "FOLDER", tmp_path)
     for method in SPREAD:
         write(tmp_path, method, document(method))
-    for name in KINDS:
-        (tmp_path / name).write_bytes((RECORDED / name).read_bytes())
+    copied(tmp_path)
     return tmp_path
 
 
@@ -333,8 +339,7 @@ def address(tmp_path_factory) -> Iterator[str]:
         for method in SPREAD:
             write(folder, method, document(method))
         (folder / "length" / "prompted_tuned.json").write_text("{broken")
-        for name in KINDS:
-            (folder / name).write_bytes((RECORDED / name).read_bytes())
+        copied(folder)
         lab = Lab(Models(["embedded"]))
         lab.capabilities()
         demo = lab_page.build(lab, available, Runs())

@@ -260,8 +260,9 @@ def test_two_processes_train_one_adapter(tmp_path, tiny_folder):
     launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "1"}
     done = subprocess.run(
-        [*launch, "-m", "backend", "train", *given], capture_output=True, text=True, env=environment, check=False, timeout=180
-    )
+        [*launch, "-m", "backend", "train", *given],
+        capture_output=True, text=True, env=environment, check=False, timeout=180,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert Adapter.load(tmp_path / "a").method == "ldpe"
     steps = [row["step"] for row in jsonlines.read(tmp_path / "a" / training.LOG)]

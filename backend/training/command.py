@@ -75,7 +75,8 @@ def _train(options: argparse.Namespace) -> int:
     read += [text for name in options.hub for text in hub_texts(name, options.hub_rows, settings.seed)]
     found = samples(read, loaded.tokenizer, settings.longest_prompt, settings.longest)
     print(f"{len(found):,} samples from {len(read):,} texts", flush=True)
-    sources = Counter(text.source for text in read)
+    used = {sample.text for sample in found}
+    sources = Counter(text.source for text in read if text.prompt in used)
     adapter = train(loaded, found, settings, options.out, say, sources, options.note)
     print(f"adapter in {adapter.path}")
     return 0

@@ -116,7 +116,8 @@ def test_the_loss_is_that_of_the_whole_model_row_by_row(method, tmp_path):
     run = training._Run(loaded, letters(), settings, tmp_path / "t")
     rows = [((5, 6, 7, 8), (9, 10, 11)), ((5, 6), (12, 13, 14, 15, 16))]
     with torch.no_grad(), torch.autocast("cpu", enabled=False):
-        nll, is_end = run._nll(rows, 0.0)
+        nll, strayed, is_end = run._nll(rows, 0.0)
+    assert not strayed.any()
     assert is_end.tolist() == [False] * 3 + [True] + [False] * 5 + [True]
     attach_signal(loaded.model)
     expected = []
@@ -127,6 +128,17 @@ def test_the_loss_is_that_of_the_whole_model_row_by_row(method, tmp_path):
         expected.append(F.cross_entropy(logits.float(), torch.tensor([*response, 2]), reduction="none"))
     # The run computes in bf16, the reference in fp32.
     torch.testing.assert_close(nll, torch.cat(expected), atol=0.3, rtol=0.05)
+
+
+def test_the_divergence_is_that_from_the_untouched_model(tmp_path):
+    loaded, rows = tiny_loaded(), [((5, 6, 7, 8), (9, 10, 11)), ((5, 6), (12, 13, 14, 15, 16))]
+    same = training._Run(loaded, letters(), quick("prompted_tuned", match=1.0), tmp_path / "same")
+    with torch.no_grad():
+        assert same._nll(rows, 0.0)[1].abs().max() < 1e-6
+    other = training._Run(tiny_loaded(), letters(), quick("ldpe", match=1.0, gain=4.0), tmp_path / "other")
+    with torch.no_grad():
+        nll, strayed, is_end = other._nll(rows, 0.0)
+    assert strayed.shape == nll.shape == is_end.shape and (strayed > 1e-4).all()
 
 
 def test_max_new_tokens_plus_plus_lengthens_counts_and_pre_is_noisy(tmp_path):
@@ -279,6 +291,7 @@ def test_two_processes_train_one_adapter(tmp_path, tiny_folder):
         (["--gain", "-1"], "gain is -1.0: give a number from 0"),
         (["--curriculum", "none"], "choose one of short-first, long, even"),
         (["--dropout", "1"], "dropout and betas"),
+        (["--match", "2"], "match is 2.0: give a share from 0 to 1"),
     ],
 )
 def test_the_command_says_what_is_missing(arguments, words, tmp_path, capsys):

@@ -18,6 +18,7 @@ class TrainSettings:
 
     samples: responses to train on, in all. budget: tokens of a batch, padding included; accumulate: batches of an
     optimiser step. gain: strength of the signal beside the token embeddings. longest_prompt, longest: tokens kept.
+    match: share of the text's loss that is its divergence from the untouched model, the rest being the texts' own.
     curriculum: 'short-first', 'long' or 'even'. targets: modules with a LoRA, 'all-linear' or names by commas.
     start: an adapter to go on from. mnt_sigma, mnt_most: Max New Tokens++'s largest scale and shift, in tokens.
     """
@@ -33,6 +34,7 @@ class TrainSettings:
     dropout: float = 0.0
     targets: str = "all-linear"
     rate: float = 1e-3
+    match: float = 0.0
     betas: tuple[float, float] = (0.9, 0.99)
     longest_prompt: int = 300
     longest: int = 224
@@ -54,6 +56,8 @@ class TrainSettings:
         for name in ("alpha", "rate", "mnt_sigma"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name.replace('_', ' ')} is {getattr(self, name)}: give a number above 0")
+        if not 0 <= self.match <= 1:
+            raise ValueError(f"match is {self.match}: give a share from 0 to 1")
         if not 0 <= self.dropout < 1 or not all(0 <= beta < 1 for beta in self.betas):
             raise ValueError("dropout and betas go from 0 to below 1")
 

@@ -189,11 +189,11 @@ class _Run:
         labels = sum(len(response) + 1 for rows in group for _, response in rows)
         workers, me = self.accelerator.num_processes, self.accelerator.process_index
         for rows in group[me::workers]:
-            nll, is_end = self._nll(rows, share)
+            nll, strayed, is_end = self._nll(rows, share)
             seen.add(nll.detach(), is_end)
-            weights = torch.where(is_end, weight, 1.0)
+            text = (1 - settings.match) * nll + settings.match * strayed
             # The mean over processes, which follows, makes a sum of this.
-            self.accelerator.backward(workers * (nll * weights).sum() / labels)
+            self.accelerator.backward(workers * torch.where(is_end, weight * nll, text).sum() / labels)
         self.accelerator.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimiser.step()
         self.optimiser.zero_grad()
@@ -202,8 +202,8 @@ class _Run:
         progress.labels += labels
         return rate
 
-    def _nll(self, rows: Rows, share: float) -> tuple[Tensor, Tensor]:
-        """Nats [k] of all label tokens of a batch, and which of them are end marks."""
+    def _nll(self, rows: Rows, share: float) -> tuple[Tensor, Tensor, Tensor]:
+        """Of all label tokens of a batch: nats [k], divergence from the untouched model [k], which are end marks."""
         width = max(len(prompt) + len(response) for prompt, response in rows)
         tokens = torch.full((len(rows), width), self.end)
         wanted = torch.full((len(rows), width), -1)
@@ -212,10 +212,11 @@ class _Run:
             tokens[i, : len(whole)] = whole
             wanted[i, len(prompt) - 1 : len(whole)] = torch.tensor((*response, self.end))
         tokens, wanted = tokens.to(self.accelerator.device), wanted.to(self.accelerator.device)
-        embeds = self.lora.get_input_embeddings()(tokens)
+        embeds = plain = self.lora.get_input_embeddings()(tokens)
         if self.signal is not None:
             embeds = (embeds + self._rows(rows, width, share).to(embeds.device)).to(embeds.dtype)
-        return self.model(embeds, wanted), _last_of_row(wanted >= 0)
+        nll, strayed = self.model(embeds, wanted, plain if self.settings.match else None)
+        return nll, strayed, _last_of_row(wanted >= 0)
 
     def _rows(self, rows: Rows, width: int, share: float) -> Tensor:
         """The length signal [b, width, d] as training shows it: counts shifted for MNT++, noise on PRE."""
@@ -258,7 +259,7 @@ class _Run:
     def _restore(self) -> None:
         state = torch.load(self.folder / CHECKPOINT, map_location="cpu", weights_only=True)
         kept = [field.name for field in fields(TrainSettings) if field.name != "samples"]
-        changed = {name for name in kept if state["settings"][name] != getattr(self.settings, name)}
+        changed = {name for name in kept if state["settings"].get(name) != getattr(self.settings, name)}
         if changed:
             raise ValueError(
                 f"{self.folder} holds a run with other settings ({', '.join(sorted(changed))}): "
@@ -282,19 +283,32 @@ class _Run:
 
 
 class _Likelihood(nn.Module):
-    """A causal LM as training needs it: embeddings [b, n, d], wanted ids [b, n] (−1: none) → nats [k] of the wanted."""
+    """A causal LM as training needs it: embeddings [b, n, d], wanted ids [b, n] (−1: none) → nats [k] of the wanted.
+
+    plain [b, n, d]: embeddings without a signal; then also the divergence [k] of the untouched model's next token,
+    which reads these, from the tuned one's. Zeros without.
+    """
 
     def __init__(self, lora: Any):
         super().__init__()
         self.lora = lora
 
-    def forward(self, embeds: Tensor, wanted: Tensor) -> Tensor:
-        model, labelled = self.lora.get_base_model(), wanted >= 0
+    def forward(self, embeds: Tensor, wanted: Tensor, plain: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        labelled = wanted >= 0
+        logits = self._logits(embeds, labelled)
+        nll = F.cross_entropy(logits, wanted[labelled], reduction="none")
+        if plain is None:
+            return nll, torch.zeros_like(nll)
+        with torch.no_grad(), self.lora.disable_adapter():
+            untouched = torch.log_softmax(self._logits(plain, labelled), -1)
+        return nll, F.kl_div(torch.log_softmax(logits, -1), untouched, log_target=True, reduction="none").sum(-1)
+
+    def _logits(self, embeds: Tensor, labelled: Tensor) -> Tensor:
+        model = self.lora.get_base_model()
         # Padding stands on the right, where causal attention never sees it.
         with torch.autocast(embeds.device.type, torch.bfloat16):
             hidden = model.base_model(inputs_embeds=embeds, use_cache=False).last_hidden_state
-            logits = model.get_output_embeddings()(hidden[labelled])
-        return F.cross_entropy(logits.float(), wanted[labelled], reduction="none")
+            return model.get_output_embeddings()(hidden[labelled]).float()
 
 
 def _last_of_row(labelled: Tensor) -> Tensor:

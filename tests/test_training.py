@@ -263,7 +263,7 @@ def test_a_quantised_model_is_trained_and_its_adapter_loads(tmp_path, tiny_folde
     adapter = Adapter.load(tmp_path / "a")
     assert adapter.method == "orpe" and adapter.base == str(folder)
     card = (adapter.path / "README.md").read_text()
-    assert "Made up." in card and f"base_model: {folder}" in card and "- c: 40" in card
+    assert "Made up." in card and f"base_model: {folder}" in card and "- c: 36" in card
 
 
 def test_two_processes_train_one_adapter(tmp_path, tiny_folder):

@@ -1,11 +1,13 @@
 """Length evaluation: what is asked, what is counted, and that it measures the embedded model."""
 
 import json
+from functools import partial
 
 import pytest
 
 from backend.__main__ import main
 from backend.engine import Lab
+from backend.evaluation import length as evaluation
 from backend.evaluation.answers import Answer
 from backend.evaluation.length import (
     BEYOND,
@@ -86,7 +88,8 @@ def test_the_prompted_model_is_measured(models):
     assert found["commit"] and json.dumps(found)
 
 
-def test_answers_of_single_runs_are_those_of_a_batch(models):
+def test_answers_of_single_runs_are_those_of_a_batch(models, monkeypatch):
+    monkeypatch.setattr(evaluation, "_settings", partial(evaluation._settings, precision="fp32"))
     loaded, asked = models.load("embedded", "fp32"), cases(prompts(1), ("changed",))[:2]
     batch = sorted((w for w in answers(loaded, "prompted", asked, None, print)), key=lambda w: w.answer.target)
     single = sorted(streamed(Lab(models), "embedded", "prompted", asked, 0, print), key=lambda w: w.answer.target)

@@ -213,7 +213,7 @@ def test_training_learns_to_end_where_the_count_does(tmp_path):
 
     def ends():
         with torch.no_grad():
-            nll, is_end = run._nll(held, 0.0)
+            nll, _, is_end = run._nll(held, 0.0)
         return nll[is_end].mean()
 
     before = ends()

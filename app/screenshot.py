@@ -20,7 +20,7 @@ PICTURE = Path(__file__).parents[1] / "assets" / "screenshot.png"
 SIZES = {"desktop": (1440, 1180), "phone": (390, 844)}
 ARGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 SETTINGS = {
-    "prompt": SKY, "method": "exp_decay", "target": 150, "max_new_tokens": 240, "window": 128, "sinks": 8, "layer": 12,
+    "prompt": SKY, "method": "ldpe", "target": 150, "max_new_tokens": 240, "window": 128, "sinks": 8, "layer": 12,
     "repetition_penalty": 1.15,
 }  # fmt: skip
 SECONDS = 180_000

@@ -34,11 +34,12 @@ train-smoke: $(VENV)/.runs
 	$(PY) -m backend train --method ldpe --preset smoke --data .cache/smoke/corpus.jsonl --out .cache/smoke/ldpe
 	$(PY) -m backend evaluate length --method ldpe --adapter .cache/smoke/ldpe --prompts 2 --ranges range --out .cache/smoke
 
-# As what lies in assets/ was made: an hour and more each on two cores. DATA: folder with instructions.jsonl,
-# scitldr_test.jsonl, hellobench_ht.jsonl and novels/.
+# What lies in assets/, made anew: an hour and more each on two cores. What is there was made from corpora that were
+# stopped at 886 answers, with fewer prompts and documents; cards and results hold the exact commands. DATA: folder
+# with instructions.jsonl, scitldr_test.jsonl, hellobench_ht.jsonl and novels/.
 DATA ?= ../shared/data
 TRAIN := $(PY) -m backend train --data .cache/training/corpus.jsonl --longest-prompt 76 --note "Answers written by \
-SmolLM2-135M-Instruct (Apache-2.0) to questions it wrote itself and to instructions of self-instruct (Apache-2.0)."
+SmolLM2-135M-Instruct (Apache-2.0) to questions it wrote itself and to instructions of self-instruct and arena-hard (Apache-2.0)."
 COUNTING := .cache/training/counting/ldpe
 adapters: $(VENV)/.runs
 	@$(MODEL)
@@ -56,12 +57,14 @@ lengths: $(VENV)/.develops
 	@$(MODEL)
 	for method in none prompted prompted_tuned ldpe orpe lrpe pre mnt_ldpe mnt_orpe; do \
 		$(PY) -m backend evaluate length --method $$method --data $(DATA) $(ARGS) || exit 1; done
-	$(PY) -m backend evaluate length --method ldpe --landing 8 --ranges range words changed
+	$(PY) -m backend evaluate length --method exp_decay --ranges range $(ARGS)
+	$(PY) -m backend evaluate length --method ldpe --landing 8 --ranges range $(ARGS)
 
 far: $(VENV)/.develops
 	@$(MODEL)
 	$(PY) -m backend evaluate perplexity --data $(DATA)/novels $(ARGS)
 	$(PY) -m backend evaluate recall --data $(DATA)/novels
+	$(PY) -m backend evaluate harness --method ldpe --data $(DATA)
 
 longform: $(VENV)/.runs
 	@$(MODEL)

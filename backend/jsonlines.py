@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any
 
 
-def read(file: Path) -> list[Any]:
-    """The documents of a file, empty lines left out. ValueError with a sentence where it cannot be read."""
+def read(file: Path, *fields: str) -> list[Any]:
+    """The documents of a file, empty lines left out.
+
+    fields: what each must hold. ValueError with a sentence where one lacks them or the file cannot be read.
+    """
     found = []
     try:
         # Lines end with "\n" alone: JSON may hold the other separators that `splitlines` knows.
@@ -23,6 +26,10 @@ def read(file: Path) -> list[Any]:
         raise ValueError(f"{file} is not UTF-8 text: give one JSON document a line") from error
     except OSError as error:
         raise ValueError(f"{file} cannot be read ({error.strerror}): give the path of a JSON-lines file") from error
+    for number, document in enumerate(found, 1):
+        lacking = [field for field in fields if not isinstance(document, dict) or field not in document]
+        if lacking:
+            raise ValueError(f"document {number} of {file} lacks {', '.join(lacking)}: give JSON lines that have it")
     return found
 
 

@@ -19,6 +19,7 @@ LIMIT_METHODS: tuple[Method, ...] = ("mnt_ldpe", "mnt_orpe")
 PROMPTED_METHODS: tuple[Method, ...] = ("prompted", "prompted_tuned")
 
 MAX_PROMPT_CHARS = 400_000
+MAX_LANDING = 32
 MAX_TARGET = 100_000
 MAX_NEW_TOKENS = 16_384
 MAX_WINDOW = 131_072
@@ -53,7 +54,7 @@ class RunSettings(BaseModel):
     unit: Unit = Field("tokens", description="what the target counts")
     limit: int = Field(200, ge=1, le=MAX_TARGET, description="upper bound for Max New Tokens++, in tokens")
     landing: int = Field(
-        0, ge=0, le=32, description="continuations tried near the target, to end a sentence on it; 0 is off"
+        0, ge=0, le=MAX_LANDING, description="continuations tried near the target, to end a sentence on it; 0 is off"
     )
     max_new_tokens: int = Field(256, ge=1, le=MAX_NEW_TOKENS, description="hard cap on generated tokens, always on")
 

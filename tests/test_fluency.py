@@ -50,10 +50,12 @@ def test_a_run_goes_on_where_it_stopped_and_ends_the_same(models):
     lab, texts, said = Lab(models), documents(None, 1), []
     given = (lab, "embedded", texts, ["Λ", "truncation"], (1024, 2048), 2048)
     first = next(evaluate(*given, report=said.append))
-    *_, whole = evaluate(*given, earlier=json.loads(json.dumps(first)), report=said.append)
+    *_, whole = evaluate(*given, before=json.loads(json.dumps(first)), report=said.append)
     assert len(said) == 3 and len(whole["readings"]) == 2
-    *_, again = evaluate(*given, earlier=whole, report=said.append)
+    *_, again = evaluate(*given, before=whole, report=said.append)
     assert len(said) == 3 and again["perplexity"] == whole["perplexity"]
+    assert first["went_on_from"] == [] and len(again["went_on_from"]) == 2
+    assert again["went_on_from"][0]["date"] == first["date"]
     rows = {row["policy"]: row for row in whole["perplexity"]}
     assert 1 < rows["Λ"]["2,048"] < 60 and rows["truncation"]["1,024"] == rows["Λ"]["1,024"]
 
@@ -66,3 +68,7 @@ def test_what_cannot_be_read_is_said(tmp_path, capsys):
     ):
         assert main(["evaluate", "perplexity", "--out", str(tmp_path / "o.json"), *arguments]) == 2
         assert words in capsys.readouterr().err
+    for content, words in (("{", "no result of this command"), ('{"model": "x", "readings": []}', "measured on x")):
+        (tmp_path / "o.json").write_text(content)
+        assert main(["evaluate", "perplexity", "--out", str(tmp_path / "o.json")]) == 2
+        assert words in capsys.readouterr().err and (tmp_path / "o.json").read_text() == content

@@ -304,6 +304,8 @@ def test_corpora_are_read_line_by_line_or_refused_with_a_sentence(tmp_path, caps
     jsonlines.append(file, [{"prompt": "one\u2028line"}, {"done": 1}])
     jsonlines.append(file, [{"prompt": "two"}])
     assert jsonlines.read(file) == [{"prompt": "one\u2028line"}, {"done": 1}, {"prompt": "two"}]
+    with pytest.raises(ValueError, match=r"document 2 of .* lacks prompt"):
+        jsonlines.read(file, "prompt")
     file.write_text('{"prompt": "x"}\n{oops\n')
     with pytest.raises(ValueError, match=r"document 2 of .* is no JSON"):
         jsonlines.read(file)

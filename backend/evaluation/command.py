@@ -5,11 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
-from backend.settings import Method
+from backend.settings import MAX_LANDING, Method
 from backend.terminal import say
+
+if TYPE_CHECKING:
+    from backend.engine import Lab
 
 RESULTS = Path(__file__).parents[2] / "assets" / "results"
 RANGES = ("range", "beyond", "words", "changed")
@@ -46,81 +50,94 @@ def _add_harness(command: argparse.ArgumentParser) -> None:
 
 def _harness(options: argparse.Namespace) -> int:
     try:
-        from backend.evaluation.harness import evaluate, summaries
+        from backend.evaluation.harness import CHOICES, evaluate, summaries
     except ImportError as error:
         raise ValueError(f"{error.name} is not installed: pip install -r requirements-dev.txt") from error
     from backend.models import Models, allowed
 
     if not options.task and options.data is None:
         raise ValueError("nothing to run: give --data FOLDER, or --task NAME")
+    if options.limit is not None and options.limit < CHOICES:
+        raise ValueError(f"--limit {options.limit}: give at least {CHOICES}")
     with tempfile.TemporaryDirectory() as scratch:
         own = [summaries(options.data, options.limit or 200, Path(scratch) / "t.json")] if options.data else []
         models = Models(allowed(more=[options.model]))
         result = evaluate(models, options.model, options.method, [*own, *options.task], options.limit, say)
-    options.out.write_text(json.dumps(result, indent=1))
+    keep(options.out, result)
     return 0
 
 
 def _add_recall(command: argparse.ArgumentParser) -> None:
     command.set_defaults(run=_recall)
-    command.add_argument("--model", default="embedded")
-    command.add_argument("--data", type=Path, help="folder with *.txt, in the place of Python's documentation")
-    command.add_argument("--documents", type=int, default=6, help="texts of the folder to read (6)")
-    command.add_argument("--lengths", type=int, nargs="+", help="tokens after which to go on (2048 … 32768)")
-    command.add_argument("--longest", type=int, default=8192, help="where plain attention stops (8192)")
+    _add_texts(command, documents=6, longest=8192)
     command.add_argument("--out", type=Path, default=RESULTS / "recall.json", help="file to write")
 
 
-def _recall(options: argparse.Namespace) -> int:
+def _add_texts(command: argparse.ArgumentParser, documents: int, longest: int) -> None:
+    """What both measures of long texts ask for. documents, longest: their defaults."""
+    command.add_argument("--model", default="embedded")
+    command.add_argument("--data", type=Path, help="folder with *.txt, in the place of Python's documentation")
+    command.add_argument(
+        "--documents", type=int, default=documents, help=f"texts of the folder to read ({documents})"
+    )
+    command.add_argument("--lengths", type=int, nargs="+", help="tokens after which to measure (2048, 4096, …)")
+    command.add_argument(
+        "--longest", type=int, default=longest, help=f"where policies stop that look at everything ({longest})"
+    )
+
+
+def _texts(options: argparse.Namespace, lengths: Sequence[int], shortest: int) -> tuple[Lab, dict[str, str], list[int]]:
+    """A lab, the texts by name, and the lengths asked for or `lengths`, ascending."""
     from backend.engine import Lab
     from backend.evaluation.fluency import documents
-    from backend.evaluation.recall import LENGTHS, evaluate
     from backend.models import Models, allowed
 
-    lengths = sorted(options.lengths or LENGTHS)
-    if lengths[0] < 64 or options.documents < 1:
-        raise ValueError("give lengths from 64 and at least one document")
-    lab, texts = Lab(Models(allowed(more=[options.model]))), documents(options.data, options.documents)
+    chosen = sorted(options.lengths or lengths)
+    if chosen[0] < shortest or options.documents < 1:
+        raise ValueError(f"give lengths from {shortest:,} and at least one document")
+    return Lab(Models(allowed(more=[options.model]))), documents(options.data, options.documents), chosen
+
+
+def _recall(options: argparse.Namespace) -> int:
+    from backend.evaluation.recall import LENGTHS, evaluate
+
+    lab, texts, lengths = _texts(options, LENGTHS, 64)
     for result in evaluate(lab, options.model, texts, lengths, options.longest, say):
-        options.out.write_text(json.dumps(result, indent=1))
+        keep(options.out, result)
     return 0
 
 
 def _add_perplexity(command: argparse.ArgumentParser) -> None:
     command.set_defaults(run=_perplexity)
-    command.add_argument("--model", default="embedded")
-    command.add_argument("--data", type=Path, help="folder with *.txt, in the place of Python's documentation")
-    command.add_argument("--documents", type=int, default=3, help="texts of the folder to read (3)")
+    _add_texts(command, documents=3, longest=32768)
     command.add_argument("--policy", action="append", help="may repeat (all)")
-    command.add_argument("--lengths", type=int, nargs="+", help="tokens after which to measure (2048 … 131072)")
-    command.add_argument(
-        "--longest", type=int, default=32768, help="where policies stop that look at everything (32768)"
-    )
     command.add_argument("--out", type=Path, default=RESULTS / "perplexity.json", help="file to write or go on with")
 
 
 def _perplexity(options: argparse.Namespace) -> int:
-    from backend.engine import Lab
-    from backend.evaluation.fluency import LENGTHS, POLICIES, TAIL, documents, evaluate
-    from backend.models import Models, allowed
+    from backend.evaluation.fluency import LENGTHS, POLICIES, TAIL, earlier, evaluate
 
-    policies, lengths = options.policy or list(POLICIES), sorted(options.lengths or LENGTHS)
+    policies = options.policy or list(POLICIES)
     if wrong := [policy for policy in policies if policy not in POLICIES]:
         raise ValueError(f"there is no policy {wrong[0]!r}: choose of {', '.join(POLICIES)}")
-    if lengths[0] < TAIL or options.documents < 1:
-        raise ValueError(f"give lengths from {TAIL:,} and at least one document")
-    earlier = json.loads(options.out.read_text("utf-8")) if options.out.exists() else None
-    if earlier and earlier.get("model") != options.model:
-        raise ValueError(f"{options.out} was measured on {earlier.get('model')}: give another --out")
-    lab, texts = Lab(Models(allowed(more=[options.model]))), documents(options.data, options.documents)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    for result in evaluate(lab, options.model, texts, policies, lengths, options.longest, earlier, say):
-        scratch = options.out.with_suffix(".new")
-        scratch.write_text(json.dumps(result, separators=(",", ":")))
-        scratch.replace(options.out)
+    lab, texts, lengths = _texts(options, LENGTHS, TAIL)
+    before = earlier(options.out, options.model)
+    for result in evaluate(lab, options.model, texts, policies, lengths, options.longest, before, say):
+        keep(options.out, result)
     for row in [*result["perplexity"], *result["same_tokens"]]:
         say(json.dumps(row, ensure_ascii=False))
     return 0
+
+
+def keep(file: Path, result: dict[str, Any]) -> None:
+    """Write a result file, whole or not at all. ValueError with a sentence where it cannot be written."""
+    scratch = file.with_suffix(".new")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        scratch.write_text(json.dumps(result, separators=(",", ":")), "utf-8")
+        scratch.replace(file)
+    except OSError as error:
+        raise ValueError(f"{file} cannot be written ({error.strerror}): give another --out") from error
 
 
 def _length(options: argparse.Namespace) -> int:
@@ -129,15 +146,15 @@ def _length(options: argparse.Namespace) -> int:
 
     if options.prompts < 1:
         raise ValueError(f"--prompts {options.prompts}: give at least 1")
+    if not 0 <= options.landing <= MAX_LANDING:
+        raise ValueError(f"--landing {options.landing}: give 0 to {MAX_LANDING}")
     models = Models(allowed(more=[options.model]))
-    options.out.mkdir(parents=True, exist_ok=True)
     for method in options.method:
         result = evaluate(
             models, options.model, method, options.prompts, options.ranges, options.data, options.adapter, say,
             options.landing,
         )
-        name = f"{method}_landing" if options.landing else method
-        (options.out / f"{name}.json").write_text(json.dumps(result, indent=None, separators=(",", ":")))
+        keep(options.out / (f"{method}_landing.json" if options.landing else f"{method}.json"), result)
         for name, found in result["summary"].items():
             say(f"{method:14} {name:20} " + "  ".join(f"{key} {value:.3g}" for key, value in found.items()))
         say(f"{method:14} quality {json.dumps(result['quality'])}")

@@ -10,6 +10,7 @@ before it.
 
 from __future__ import annotations
 
+import json
 import math
 import pydoc_data.topics
 import statistics
@@ -80,6 +81,20 @@ class Task:
     def done(self, reading: Reading) -> bool:
         """Whether a reading holds it."""
         return self.continues(reading) and reading.start + reading.position[-1] >= self.stop
+
+
+def earlier(file: Path, model: str) -> dict[str, Any] | None:
+    """The result to go on from, None where there is no file. ValueError for one that cannot be gone on from."""
+    if not file.exists():
+        return None
+    try:
+        found = json.loads(file.read_text("utf-8"))
+        measured_on, _ = found["model"], [Reading(**row) for row in found["readings"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{file} is no result of this command: give another --out, or delete it") from error
+    if measured_on != model:
+        raise ValueError(f"{file} was measured on {measured_on}: give another --out")
+    return found
 
 
 def documents(folder: Path | None, most: int) -> dict[str, str]:
@@ -166,6 +181,10 @@ def same_tokens(readings: Sequence[Reading], lengths: Sequence[int]) -> list[dic
     return rows
 
 
+def _call(result: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: result.get(key) for key in ("command", "commit", "date")}
+
+
 def evaluate(
     lab: Lab,
     model: str,
@@ -173,12 +192,17 @@ def evaluate(
     policies: Sequence[str],
     lengths: Sequence[int],
     longest: int,
-    earlier: Mapping[str, Any] | None = None,
+    before: Mapping[str, Any] | None = None,
     report: Callable[[str], None] = print,
 ) -> Iterator[dict[str, Any]]:
-    """The result document after each reading, the last one whole. earlier: a document to go on from."""
-    readings = [Reading(**row) for row in (earlier or {}).get("readings", [])]
-    result = dict(earlier) if earlier else provenance(seed=0)
+    """The result document after each reading, the last one whole. before: a document to go on from.
+
+    Its provenance is that of this call; those of the calls it went on from are kept under `went_on_from`.
+    """
+    before = before or {"readings": []}
+    readings = [Reading(**row) for row in before["readings"]]
+    went_on_from = [*before.get("went_on_from", []), *([_call(before)] if readings else [])]
+    result = provenance(seed=0) | {"went_on_from": went_on_from}
     ids = {
         name: tokenise(lab, text, RunSettings(prompt="-", model=model), max(lengths)) for name, text in texts.items()
     }

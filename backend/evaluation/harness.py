@@ -62,7 +62,9 @@ class SignalledLM(HFLM):
 
 def summaries(folder: Path, count: int, scratch: Path) -> ConfigurableTask:
     """The task 'summaries' over `count` abstracts; writes its documents to `scratch`."""
-    rows = jsonlines.read(folder / "scitldr_test.jsonl")[:count]
+    rows = jsonlines.read(folder / "scitldr_test.jsonl", "abstract", "tldr")[:count]
+    if len(rows) < CHOICES:
+        raise ValueError(f"{folder / 'scitldr_test.jsonl'} has {len(rows)} rows: give at least {CHOICES}")
     order, documents = random.Random(0), []
     for row in rows:
         others = order.sample([other["tldr"] for other in rows if other is not row], CHOICES - 1)

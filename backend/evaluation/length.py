@@ -75,10 +75,13 @@ def prompts(count: int, folder: Path | None = None) -> dict[str, list[str]]:
     """Held-out prompts by kind, `count` of each; abstracts and articles where `folder` has them."""
     found = {"questions": QUESTIONS.read_text("utf-8").splitlines()[:count]}
     if folder is not None:
-        abstracts = jsonlines.read(folder / "scitldr_test.jsonl")
-        found["abstracts"] = [SUMMARISE + row["abstract"] for row in abstracts[:count]]
-        found["articles"] = [row["prompt"] for row in jsonlines.read(folder / "hellobench_ht.jsonl")[:count]]
+        found["abstracts"] = [SUMMARISE + row["abstract"] for row in _abstracts(folder, count)]
+        found["articles"] = [row["prompt"] for row in jsonlines.read(folder / "hellobench_ht.jsonl", "prompt")[:count]]
     return found
+
+
+def _abstracts(folder: Path, count: int) -> list[dict[str, str]]:
+    return jsonlines.read(folder / "scitldr_test.jsonl", "abstract", "tldr")[:count]
 
 
 def cases(asked: dict[str, list[str]], ranges: Sequence[str]) -> list[Case]:
@@ -269,11 +272,12 @@ def evaluate(
     """
     if path is None and (reason := adapters.available(model)[method]):
         raise ValueError(reason)
-    if path and landing:
-        raise ValueError("landing is tried with the lab's own adapters: leave out --adapter, or --landing")
+    alone = landing > 0 or method == "exp_decay"
+    if path and alone:
+        raise ValueError("single runs take the lab's own adapters: leave out --adapter, or --landing")
     asked = [c for c in cases(prompts(count, folder), ranges) if method not in LIMIT_METHODS or c.unit == "tokens"]
     result = provenance(seed=0) | {"method": method, "model": model, "landing": landing}
-    if landing or method == "exp_decay":
+    if alone:
         written = list(streamed(Lab(models), model, method, asked, landing, report))
     else:
         adapter = Adapter.load(path) if path else adapters.find(method, model)
@@ -283,7 +287,7 @@ def evaluate(
         w for w in written if w.answer.kind == "questions" and w.answer.plain and w.answer.target <= max(IN_RANGE)
     ]
     abstracts = [w for w in written if w.answer.kind == "abstracts" and w.answer.plain]
-    authors = [row["tldr"] for row in jsonlines.read(folder / "scitldr_test.jsonl")[:count]] if folder else []
+    authors = [row["tldr"] for row in _abstracts(folder, count)] if folder else []
     return result | {
         "summaries": summaries(models.load(model), abstracts, authors),
         "answers": [asdict(w.answer) for w in written],

@@ -152,5 +152,6 @@ def evaluate(
         mine = [length for length in lengths if policy != "plain" or length <= longest]
         result["continuations"] += continuations(lab, model, policy, ids, mine)
         result["passkeys"] += passkeys(lab, model, policy, [length for length in mine if length <= 4 * WINDOW])
-        report(f"{policy}: {result['continuations'][-1]} {result['passkeys'][-1]}")
+        rows = [*result["continuations"], *result["passkeys"]]
+        report(f"{policy}: {sum(row['policy'] == policy for row in rows)} rows")
         yield result

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from backend import jsonlines
 from backend.adapters import Adapter
 
 
@@ -13,7 +14,7 @@ def card(adapter: Adapter, sources: Mapping[str, int], note: str) -> str:
     """Markdown with the front matter of the hub. sources: texts by where they are from; note: on their licences."""
     about = json.loads((adapter.path / "training.json").read_text())
     settings, result, machine = about["settings"], about["result"], about["machine"]
-    last = json.loads((adapter.path / "training.jsonl").read_text().splitlines()[-1])
+    last = jsonlines.read(adapter.path / "training.jsonl")[-1]
     signal = adapter.settings
     lines = [
         "---",
@@ -32,7 +33,7 @@ def card(adapter: Adapter, sources: Mapping[str, int], note: str) -> str:
         f"| Samples, optimiser steps | {result['samples']:,}, {result['step']:,} |",
         f"| Label tokens | {result['labels']:,} |",
         f"| Time | {result['seconds'] / 60:.0f} min on {machine['gpu'] or machine['processor']}, "
-        f"{machine['threads']} threads |",
+        f"{machine['threads']} of {machine['cores']} threads |",
         f"| Loss at the end: end mark, text | {last['loss_end']:.3f}, {last['loss_text']:.3f} |",
         f"| Longest response | {settings['longest']} tokens |",
         f"| Went on from | {Path(settings['start']).name if settings['start'] else 'the base model'} |",

@@ -89,10 +89,7 @@ def _distill(options: argparse.Namespace) -> int:
         raise ValueError(f"--turns {options.turns}: give 1 to 4")
     prompts = []
     for file in options.prompts:
-        rows = jsonlines.read(file)
-        if any("prompt" not in row for row in rows):
-            raise ValueError(f"{file} has rows without a prompt: give JSON lines with the field prompt")
-        prompts += [(file.stem, row["prompt"]) for row in rows]
+        prompts += [(file.stem, row["prompt"]) for row in jsonlines.read(file, "prompt")]
     loaded = _loaded(options.model, "bf16")
     pairs = distill(loaded, options.out, options.questions, prompts, options.longest, options.turns, options.seed, say)
     print(f"{pairs:,} pairs in {options.out}")

@@ -55,7 +55,7 @@ def texts(file: Path) -> Iterator[Text]:
     if {"prompt", "response"} <= fields:
         yield from (Text(row.get("source", file.stem), row["prompt"], row["response"]) for row in rows)
     elif {"id", "response"} <= fields:
-        by_id = {row["id"]: row["prompt"] for row in jsonlines.read(file.parent / "prompts.jsonl")}
+        by_id = {row["id"]: row["prompt"] for row in jsonlines.read(file.parent / "prompts.jsonl", "id", "prompt")}
         yield from (Text(file.stem, by_id[row["id"]], row["response"]) for row in rows if row["id"] in by_id)
     elif {"abstract", "tldr"} <= fields:
         yield from (Text(file.stem, SUMMARISE + row["abstract"], row["tldr"]) for row in rows)

@@ -118,8 +118,8 @@ class _Run:
             betas=settings.betas,
             weight_decay=0,
         )
-        self.model, self.optimiser = self.accelerator.prepare(_Likelihood(self.lora), self.optimiser)
         self.end = end_ids(loaded)[0]
+        self.model, self.optimiser = self.accelerator.prepare(_Likelihood(self.lora, self.end), self.optimiser)
         self.signal = _signal(loaded, settings, min(sample.cuts[0] for sample in samples))
         self.progress = Progress()
         if (folder / CHECKPOINT).exists():
@@ -285,23 +285,26 @@ class _Run:
 class _Likelihood(nn.Module):
     """A causal LM as training needs it: embeddings [b, n, d], wanted ids [b, n] (−1: none) → nats [k] of the wanted.
 
-    plain [b, n, d]: embeddings without a signal; then also the divergence [k] of the untouched model's next token,
-    which reads these, from the tuned one's. Zeros without.
+    plain [b, n, d]: embeddings without a signal; then also the divergence [k] of the tuned model's next token from the
+    untouched one's, which reads these and whose own end marks are left out: when to end is the signal's to say.
+    Zeros without.
     """
 
-    def __init__(self, lora: Any):
+    def __init__(self, lora: Any, end: int):
         super().__init__()
-        self.lora = lora
+        self.lora, self.end = lora, end
 
     def forward(self, embeds: Tensor, wanted: Tensor, plain: Tensor | None = None) -> tuple[Tensor, Tensor]:
         labelled = wanted >= 0
-        logits = self._logits(embeds, labelled)
-        nll = F.cross_entropy(logits, wanted[labelled], reduction="none")
+        likely = torch.log_softmax(self._logits(embeds, labelled), -1)
+        nll = -likely.gather(-1, wanted[labelled][:, None])[:, 0]
         if plain is None:
             return nll, torch.zeros_like(nll)
         with torch.no_grad(), self.lora.disable_adapter():
-            untouched = torch.log_softmax(self._logits(plain, labelled), -1)
-        return nll, F.kl_div(torch.log_softmax(logits, -1), untouched, log_target=True, reduction="none").sum(-1)
+            untouched = self._logits(plain, labelled)
+            untouched[:, self.end] = -torch.inf
+            untouched = untouched.softmax(-1)
+        return nll, -(untouched * likely).sum(-1) - torch.special.entr(untouched).sum(-1)
 
     def _logits(self, embeds: Tensor, labelled: Tensor) -> Tensor:
         model = self.lora.get_base_model()

@@ -20,6 +20,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, eager_mask, sdpa_mask
 
 from backend.cache import FramedCache, Piece
+from backend.flash import flash, within
 from backend.positions import CAPPED, NEAR, SQUEEZED
 from backend.probes import Probe
 
@@ -122,7 +123,7 @@ def attend(
 
 def _one_group(pieces: dict[int, list[Piece]]) -> bool:
     found = pieces.get(NEAR, [])
-    return len(pieces) == 1 and len(found) == 1 and found[0].mask is None
+    return len(pieces) == 1 and len(found) == 1 and found[0].spans is None
 
 
 def _rotated(cache: FramedCache, q: Tensor, group: int) -> Tensor:
@@ -187,8 +188,8 @@ def _scores(
         score = score + _bias(cache, piece, group, slopes, rows)
     if piece.causal:
         score = score.masked_fill(_upper(rows, score), -math.inf)
-    elif piece.mask is not None:
-        score = score.masked_fill(~piece.mask[rows], -math.inf)
+    elif piece.spans is not None:
+        score = score.masked_fill(~within(piece.spans[rows], score.shape[-1], score.device), -math.inf)
     return score
 
 
@@ -248,7 +249,7 @@ def _attend_many(
     for group, piece, turned in _grouped(cache, layer, q):
         bias = None if slopes is None else _bias(cache, piece, group, slopes)
         keys, values = cache.keys(layer, piece.lo, piece.hi), cache.values(layer, piece.lo, piece.hi)
-        part = flash(turned, keys, values, scale, piece.mask, piece.causal, bias)
+        part = flash(turned, keys, values, scale, piece.spans, piece.causal, bias)
         merged = part if merged is None else _merge(merged, part)
         if probe is not None:
             seen.append(_scores(cache, layer, turned, piece, group, scale, slopes, probe.sampled(q.shape[1])))
@@ -263,45 +264,3 @@ def _merge(a: tuple[Tensor, Tensor], b: tuple[Tensor, Tensor]) -> tuple[Tensor, 
     lse = torch.logaddexp(a[1], b[1])
     left, right = (torch.nan_to_num((x[1] - lse).exp())[..., None] for x in (a, b))
     return a[0] * left + b[0] * right, lse
-
-
-def flash(
-    q: Tensor, k: Tensor, v: Tensor, scale: float, mask: Tensor | None, causal: bool, bias: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
-    """Attention without materialised scores where the device has such a kernel.
-
-    q [heads, n, width]; k, v [kv heads, m, width]; mask bool [n, m]; bias [heads, n, m].
-    Returns the mean [heads, n, width] and its log-sum-exp [heads, n] (−inf where a row sees no key).
-    """
-    kv_heads, m, width = k.shape
-    heads, n, _ = q.shape
-    shared = (kv_heads, heads // kv_heads)
-    k, v = (x.contiguous()[:, None].expand(*shared, m, width) for x in (k, v))
-    q = q.reshape(*shared, n, width)
-    added = None if mask is None else torch.zeros(n, m, dtype=q.dtype, device=q.device).masked_fill_(~mask, -math.inf)
-    if bias is not None:
-        seen = _lower(n, m, q.device) if causal else mask
-        added = bias.to(q.dtype) if seen is None else bias.to(q.dtype).masked_fill(~seen, -math.inf)
-        added, causal = added.reshape(*shared, n, m), False
-    if q.device.type == "cpu":
-        out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-            q, k, v, 0.0, causal, attn_mask=added, scale=scale
-        )
-    else:
-        out, lse = _dense(q, k, v, scale, _lower(n, m, q.device) if causal else None, added)
-    out, lse = out.reshape(heads, n, width), lse.reshape(heads, n)
-    if mask is not None:
-        lse = lse.masked_fill(~mask.any(-1), -math.inf)
-    return out, lse
-
-
-def _lower(n: int, m: int, device: torch.device) -> Tensor:
-    return torch.ones(n, m, dtype=torch.bool, device=device).tril(m - n)
-
-
-def _dense(q, k, v, scale: float, seen: Tensor | None, added: Tensor | None) -> tuple[Tensor, Tensor]:
-    scores = (q.float() @ k.float().transpose(-1, -2)) * scale
-    scores = scores if added is None else scores + added.float()
-    scores = scores if seen is None else scores.masked_fill(~seen, -math.inf)
-    lse = torch.logsumexp(scores, -1)
-    return torch.nan_to_num((scores - lse[..., None]).exp()).to(v.dtype) @ v, lse

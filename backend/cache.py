@@ -27,15 +27,15 @@ STRIDE = 64
 class Piece(NamedTuple):
     """Keys of slots lo ≤ slot < hi, all in one group's frame, as the rows of a chunk see them.
 
-    first: position of the token in slot lo. mask: bool [rows, hi − lo], True where seen; None: every row sees them
-    all. causal: row r sees the first r + 1 of them. reach: a single query's products run to this slot, so that their
-    shapes, for which kernels are made, change only now and then.
+    first: position of the token in slot lo. spans [rows, 2]: first and end of those each row sees, counted from lo;
+    None: every row sees them all. causal: row r sees the first r + 1 of them. reach: a single query's products run to
+    this slot, so that their shapes, for which kernels are made, change only now and then.
     """
 
     lo: int
     hi: int
     first: int
-    mask: Tensor | None = None
+    spans: np.ndarray | None = None
     causal: bool = False
     reach: int = 0
 
@@ -247,7 +247,7 @@ class FramedCache:
         return self.rope.phases(frames, self.shape.dtype, self.shape.device)
 
     def _pieces(self, rows: np.ndarray, lo: np.ndarray, hi: np.ndarray) -> list[Piece]:
-        """A segment of all rows as pieces: a core every row sees, and the edges with a mask."""
+        """A segment of all rows as pieces: a core every row sees, and the edges that some see."""
         seen = hi > lo
         if not seen.any():
             return []
@@ -256,19 +256,19 @@ class FramedCache:
             piece = self._piece(first, last)
             return [piece._replace(reach=min(piece.lo + _whole(piece.hi - piece.lo), self.slots))]
         if not seen.all():
-            return [self._masked(first, last, lo, hi)]
+            return [self._edge(first, last, lo, hi)]
         inner, outer = int(lo.max()), int(hi.min())
         grows = bool((hi == rows + 1).all())
         outer = int(rows[0]) if grows else outer
         if inner > outer:
-            return [self._masked(first, last, lo, hi)]
+            return [self._edge(first, last, lo, hi)]
         found = []
         if first < inner:
-            found.append(self._masked(first, inner, lo, hi))
+            found.append(self._edge(first, inner, lo, hi))
         if inner < outer:
             found.append(self._piece(inner, outer))
         if outer < last:
-            right = self._piece(outer, last)._replace(causal=True) if grows else self._masked(outer, last, lo, hi)
+            right = self._piece(outer, last)._replace(causal=True) if grows else self._edge(outer, last, lo, hi)
             found.append(right)
         return found
 
@@ -276,10 +276,9 @@ class FramedCache:
         slot = self._slot(first)
         return Piece(slot, slot + last - first, first)
 
-    def _masked(self, first: int, last: int, lo: np.ndarray, hi: np.ndarray) -> Piece:
-        keys = np.arange(first, last)
-        mask = (keys >= lo[:, None]) & (keys < hi[:, None])
-        return self._piece(first, last)._replace(mask=torch.from_numpy(mask).to(self.shape.device))
+    def _edge(self, first: int, last: int, lo: np.ndarray, hi: np.ndarray) -> Piece:
+        spans = np.stack([lo, hi], 1).clip(first, last) - first
+        return self._piece(first, last)._replace(spans=spans)
 
     @staticmethod
     def _joined(pieces: list[Piece]) -> list[Piece]:
@@ -288,7 +287,7 @@ class FramedCache:
         for piece in pieces[1:]:
             last = out[-1]
             contiguous = last.hi == piece.lo and last.first + last.hi - last.lo == piece.first
-            if contiguous and last.mask is None and piece.mask is None and not last.causal and not piece.causal:
+            if contiguous and last.spans is None and piece.spans is None and not last.causal and not piece.causal:
                 out[-1] = last._replace(hi=piece.hi, reach=piece.reach)
             else:
                 out.append(piece)

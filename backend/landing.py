@@ -21,7 +21,7 @@ from backend.runner import Runner
 from backend.sentences import final
 from backend.settings import Unit
 from backend.signals import SignalContext
-from backend.signals.units import in_tokens, length
+from backend.signals.units import EXPECTED, in_tokens, length
 
 REACH = 16
 SLACK = 6
@@ -64,11 +64,19 @@ class Landing:
             self._goal, self._plan, self._next = goal, [], 0
         if not self._plan and left <= REACH and len(written) >= self._next:
             best = self._best(logits, cache, signal, written, goal)
-            # Rather than an end far from the goal, another look some tokens later.
-            near = best is not None and (left <= 0 or best.miss <= max(SLACK, goal // 10))
+            near = best is not None and (left <= 0 or best.miss * self._rate <= self._allowed(left))
             self._plan = [*best.tokens, self.ends[0]] if best is not None and near else []
             self._next = len(written) + RETRY
         return self._plan.pop(0) if self._plan else None
+
+    @property
+    def _rate(self) -> float:
+        """Tokens expected of a unit."""
+        return 1.0 if self.unit == "tokens" else EXPECTED[self.unit].tokens
+
+    def _allowed(self, left: int) -> float:
+        """Tokens an end may miss the goal by: the sooner there will be another look, the fewer."""
+        return 1 + (REACH - left) / RETRY
 
     def _best(self, logits, cache, signal, written: list[int], goal: int) -> Ending | None:
         random, best = torch.Generator().manual_seed(self.seed), None

@@ -62,7 +62,7 @@ def test_two_users_of_the_embedded_model(lab: Lab):
     asked = [
         RunSettings(prompt="Tell me about the sea.", max_new_tokens=20),
         RunSettings(
-            prompt="Tell me about the sea.", max_new_tokens=20, pic="dynamic", ratio=8.0, recent=8, window=24, sinks=2
+            prompt="Tell me about the sea.", max_new_tokens=20, pic="dynamic", ratio=8.0, recent=4, window=12, sinks=2
         ),
     ]
     alone = [tokens(lab, one) for one in asked]

@@ -5,13 +5,32 @@ LLVM lays them out as the processor can: one, two or four registers.
 
 from __future__ import annotations
 
-from llvmlite import ir
+from llvmlite import binding, ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, register_model
 
+from backend.kernels.number import LEAST, LN2_HIGH, LN2_LOW, LOG2E, MOST, TAYLOR
+
 LANES = 16
+PAIRED = bool(binding.get_host_cpu_features().get("avx512bf16"))
 _VECTOR = ir.VectorType(ir.FloatType(), LANES)
+
+
+class _Brain(ir.Type):
+    """LLVM's bfloat16, which llvmlite has no name for."""
+
+    def _to_string(self):
+        return "bfloat"
+
+    def __eq__(self, other):
+        return isinstance(other, _Brain)
+
+    def __hash__(self):
+        return hash(_Brain)
+
+
+_PAIRS = ir.VectorType(_Brain(), 2 * LANES)
 
 
 class Lanes(types.Type):
@@ -89,6 +108,50 @@ def save(typing, array, row, first, lanes):
 
 
 @intrinsic
+def save_halves(typing, array, row, first, lanes):
+    """Put lanes into a row of a uint16 array [rows, n] as bfloat16, rounded to nearest. Only where PAIRED."""
+
+    def generate(context, builder, signature, arguments):
+        halves = ir.VectorType(_Brain(), LANES)
+        function = ir.FunctionType(halves, [_VECTOR])
+        made = cgutils.get_or_insert_function(builder.module, function, "llvm.x86.avx512bf16.cvtneps2bf16.512")
+        address = _address(context, builder, signature.args[0], arguments[:3], halves)
+        builder.store(builder.call(made, [arguments[3]]), address, align=2)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, types.intp, _KIND), generate
+
+
+@intrinsic
+def power(typing, lanes):
+    """e to the power of each lane, to 3e-6 (`number.exp` has more terms)."""
+
+    def generate(context, builder, signature, arguments):
+        def constant(value):
+            return ir.Constant(_VECTOR, [value] * LANES)
+
+        def added(a, b, c):
+            return builder.fadd(builder.fmul(a, b, flags=("contract",)), c, flags=("contract",))
+
+        words = ir.VectorType(ir.IntType(32), LANES)
+        (x,) = arguments
+        for limit, sign in ((LEAST, "<"), (MOST, ">")):
+            x = builder.select(builder.fcmp_ordered(sign, x, constant(limit)), constant(limit), x)
+        floor = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(_VECTOR, [_VECTOR]), f"llvm.floor.v{LANES}f32"
+        )
+        steps = builder.call(floor, [added(x, constant(LOG2E), constant(0.5))])
+        rest = added(steps, constant(-LN2_LOW), added(steps, constant(-LN2_HIGH), x))
+        sum_ = constant(TAYLOR[5])
+        for term in reversed(TAYLOR[:5]):
+            sum_ = added(sum_, rest, constant(term))
+        exponent = builder.add(builder.fptosi(steps, words), ir.Constant(words, [127] * LANES))
+        return builder.fmul(sum_, builder.bitcast(builder.shl(exponent, ir.Constant(words, [23] * LANES)), _VECTOR))
+
+    return _KIND(_KIND), generate
+
+
+@intrinsic
 def filled(typing, value):
     """The same value in all lanes."""
 
@@ -101,6 +164,18 @@ def filled(typing, value):
 
 
 @intrinsic
+def times(typing, a, b):
+    """a · b, by lane."""
+    return _KIND(_KIND, _KIND), lambda context, builder, signature, arguments: builder.fmul(*arguments)
+
+
+@intrinsic
+def plus(typing, a, b):
+    """a + b, by lane."""
+    return _KIND(_KIND, _KIND), lambda context, builder, signature, arguments: builder.fadd(*arguments)
+
+
+@intrinsic
 def fma(typing, a, b, c):
     """a · b + c, by lane."""
 
@@ -109,6 +184,59 @@ def fma(typing, a, b, c):
         return builder.fadd(product, arguments[2], flags=("contract",))
 
     return _KIND(_KIND, _KIND, _KIND), generate
+
+
+@intrinsic
+def dot(typing, a, b, c):
+    """c + the products of bfloat16 pairs, by lane: each lane of a and b holds two. Only where PAIRED."""
+
+    def generate(context, builder, signature, arguments):
+        function = ir.FunctionType(_VECTOR, [_VECTOR, _PAIRS, _PAIRS])
+        made = cgutils.get_or_insert_function(builder.module, function, "llvm.x86.avx512bf16.dpbf16ps.512")
+        left, right = (builder.bitcast(argument, _PAIRS) for argument in arguments[:2])
+        return builder.call(made, [arguments[2], left, right])
+
+    return _KIND(_KIND, _KIND, _KIND), generate
+
+
+@intrinsic
+def any_above(typing, a, b):
+    """Whether a is larger than b in any lane."""
+
+    def generate(context, builder, signature, arguments):
+        word = ir.IntType(LANES)
+        return builder.icmp_unsigned("!=", builder.bitcast(builder.fcmp_ordered(">", *arguments), word), word(0))
+
+    return types.boolean(_KIND, _KIND), generate
+
+
+@intrinsic
+def larger(typing, a, b):
+    """The larger of two, by lane; none may be NaN."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.select(builder.fcmp_ordered(">", *arguments), *arguments)
+
+    return _KIND(_KIND, _KIND), generate
+
+
+@intrinsic
+def largest(typing, lanes):
+    """The largest of sixteen lanes."""
+
+    def generate(context, builder, signature, arguments):
+        value, width = arguments[0], LANES
+        while width > 1:
+            width //= 2
+            index = ir.VectorType(ir.IntType(32), width)
+            halves = [
+                builder.shuffle_vector(value, value, ir.Constant(index, list(range(at, at + width))))
+                for at in (0, width)
+            ]
+            value = builder.select(builder.fcmp_ordered(">", *halves), *halves)
+        return builder.extract_element(value, ir.IntType(32)(0))
+
+    return types.float32(_KIND), generate
 
 
 @intrinsic

@@ -8,11 +8,11 @@ import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic, overload
 
-_LOG2E = np.float32(math.log2(math.e))
-_LN2_HIGH = np.float32(0.693359375)
-_LN2_LOW = np.float32(math.log(2) - 0.693359375)
-_TAYLOR = tuple(np.float32(1 / math.factorial(n)) for n in range(8))
-_LEAST, _MOST = np.float32(-87), np.float32(88)
+LOG2E = np.float32(math.log2(math.e))
+LN2_HIGH = np.float32(0.693359375)
+LN2_LOW = np.float32(math.log(2) - 0.693359375)
+TAYLOR = tuple(np.float32(1 / math.factorial(n)) for n in range(8))
+LEAST, MOST = np.float32(-87), np.float32(88)
 
 
 @intrinsic
@@ -58,10 +58,10 @@ def _stored(value, array):
 @njit(error_model="numpy")
 def exp(x):
     """e^x in float32 to 1e-7, x clipped to the range of normal numbers."""
-    x = min(max(x, _LEAST), _MOST)
-    power = np.float32(math.floor(x * _LOG2E + np.float32(0.5)))
-    rest = (x - power * _LN2_HIGH) - power * _LN2_LOW
-    total = _TAYLOR[7]
+    x = min(max(x, LEAST), MOST)
+    power = np.float32(math.floor(x * LOG2E + np.float32(0.5)))
+    rest = (x - power * LN2_HIGH) - power * LN2_LOW
+    total = TAYLOR[7]
     for n in (6, 5, 4, 3, 2, 1, 0):
-        total = total * rest + _TAYLOR[n]
+        total = total * rest + TAYLOR[n]
     return total * _cast(np.int32((np.int32(power) + 127) << 23), np.float32)

@@ -1,0 +1,73 @@
+"""Many queries' attention against float64: spans of any shape, widths, groups, and a log-sum-exp that is exact."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backend import flash as attention
+from backend.kernels.lanes import PAIRED
+
+
+def attended(q, k, v, scale, spans):
+    """In float64, by the definition."""
+    each = len(q) // len(k)
+    k, v = (x.double().repeat_interleave(each, 0) for x in (k, v))
+    scores = q.double() @ k.transpose(1, 2) * scale
+    seen = attention.within(spans, k.shape[1], q.device)
+    scores = scores.masked_fill(~seen, -math.inf)
+    lse = scores.logsumexp(-1)
+    return torch.nan_to_num((scores - lse[..., None]).exp()) @ v, lse
+
+
+@given(
+    n=st.integers(1, 150),
+    m=st.integers(1, 300),
+    shape=st.sampled_from([(1, 1, 64), (3, 3, 64), (2, 4, 128), (2, 1, 64), (2, 3, 32)]),
+    dtype=st.sampled_from([torch.bfloat16, torch.float32]),
+    seed=st.integers(0, 2**31),
+)
+@settings(deadline=None, max_examples=60)
+def test_means_and_sums_are_those_of_float64(n, m, shape, dtype, seed):
+    kv_heads, each, width = shape
+    random, drawn = torch.Generator().manual_seed(seed), np.random.default_rng(seed)
+    q = torch.randn(kv_heads * each, n, width, generator=random).to(dtype)
+    k, v = (torch.randn(kv_heads, m + 7, width, generator=random).to(dtype)[:, 5:-2] for _ in range(2))
+    spans = np.sort(drawn.integers(0, m + 1, (n, 2)), 1)
+    mean, lse = attention.flash(q, k, v, width**-0.5, spans, False)
+    right, sums = attended(q, k, v, width**-0.5, spans)
+    empty = torch.from_numpy(spans[:, 0] == spans[:, 1])
+    assert (lse[:, empty] == -math.inf).all() and not mean[:, empty].any()
+    torch.testing.assert_close(lse.double(), sums, atol=1e-4, rtol=1e-5)
+    torch.testing.assert_close(mean.double(), right, atol=0.03 if dtype == torch.bfloat16 else 1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_causal_rows_see_one_key_more_each(dtype):
+    q, k, v = (torch.randn(2, 130, 64).to(dtype) for _ in range(3))
+    rows = np.arange(130)
+    spans = np.stack([0 * rows, rows + 1], 1)
+    found, same = attention.flash(q, k, v, 0.1, None, True), attention.flash(q, k, v, 0.1, spans, False)
+    for a, b in zip(found, same, strict=True):
+        torch.testing.assert_close(a, b, atol=0.01 if dtype == torch.bfloat16 else 1e-5, rtol=0)
+
+
+@pytest.mark.skipif(not PAIRED, reason="this processor does not multiply bfloat16 pairs")
+def test_scores_far_apart_and_many_threads_change_nothing():
+    q, k, v = (torch.randn(4, 200, 64).bfloat16() * by for by in (40, 40, 1))
+    spans = np.stack([np.zeros(200, int), np.arange(1, 201)], 1)
+    right, sums = attended(q, k, v, 0.125, spans)
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            found.append(attention.flash(q, k, v, 0.125, None, True))
+    finally:
+        torch.set_num_threads(before)
+    for mean, lse in found:
+        assert torch.equal(mean, found[0][0]) and torch.equal(lse, found[0][1])
+        torch.testing.assert_close(lse.double(), sums, atol=2e-3, rtol=1e-5)
+        torch.testing.assert_close(mean.double(), right, atol=0.05, rtol=0)

@@ -673,4 +673,6 @@ def _policy_words(settings: RunSettings, policy: Policy, tokens: int, seen: int)
             f"the first {policy.initial} and last {policy.recent} tokens are not",
         }[policy.kind]
     view = f"the last of {tokens:,} tokens sees {seen:,} of them"
-    return f"{kind}; {view}."
+    first = float(policy.distance(np.array([tokens - 1]), np.array([0]))[0, 0])
+    lag = "" if math.isnan(first) else f"; the first of them, {tokens - 1:,} behind it, seems {first:,.0f} behind"
+    return f"{kind}; {view}{lag}."

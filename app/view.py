@@ -28,7 +28,7 @@ FIELDS = (
     ("read", "Tokens read"),
     ("cache", "Cache"),
 )
-STATES_PERIOD = 2.0
+SLOW_PERIOD = 2.0
 PAST_KEPT = 30
 REASONS = {
     "eos": "The model ended by itself",
@@ -43,7 +43,8 @@ log = logging.getLogger("length_lab")
 class View:
     """One run as the page shows it: text, figures and the four live charts.
 
-    The principal components are computed at most once in STATES_PERIOD seconds, everything else at each frame.
+    The principal components and the perceived positions are made at most once in SLOW_PERIOD seconds, everything else
+    at each frame.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class View:
         self.past = list(past)
         self.frames = 0
         self._text = ""
-        self._states = ("", -STATES_PERIOD)
+        self._slow: tuple[dict[str, str], float] = ({}, -SLOW_PERIOD)
         self.knows(capabilities)
 
     @classmethod
@@ -95,7 +96,7 @@ class View:
             "logits": charts.logits(series, self.training_length),
         }
         parts = {name: charts.encode(chart, series.run, self.frames) for name, chart in drawn.items()}
-        parts |= {"states": self._states_value(), "run": live.fill(**self.figures())}
+        parts |= self._slow_parts() | {"run": live.fill(**self.figures())}
         return Frame(parts, {"text-run": self._text}, running=not self.ended)
 
     def figures(self) -> dict[str, Any]:
@@ -130,12 +131,17 @@ class View:
         )
         return [*self.past, Past(label, settings.unit, len(series), series.produced[-1], series.error)][-PAST_KEPT:]
 
-    def _states_value(self) -> str:
-        value, drawn = self._states
-        if self.ended or time.monotonic() - drawn >= STATES_PERIOD:
-            value = charts.encode(charts.states(self.series), self.series.run, self.frames)
-            self._states = (value, time.monotonic())
-        return value
+    def _slow_parts(self) -> dict[str, str]:
+        """First-layer states; and, under a policy, how far behind the text so far seems to be."""
+        parts, made = self._slow
+        if self.ended or time.monotonic() - made >= SLOW_PERIOD:
+            drawn = {"states": charts.states(self.series)}
+            settings = self.series.settings
+            if len(self.series) and (settings.pic != "none" or settings.window):
+                drawn["positions"] = charts.positions(settings, self.series.context[-1])
+            parts = {name: charts.encode(chart, self.series.run, self.frames) for name, chart in drawn.items()}
+            self._slow = (parts, time.monotonic())
+        return parts
 
 
 def follow(

@@ -13,6 +13,7 @@ from app.charts import PALETTES, Past
 from app.overlays import Named
 from app.series import Series, pick, sample, words_added
 from app.text import lines
+from app.view import View
 from backend.settings import RunSettings, Watch
 from backend.steps import Finish, Logits, Reading, Step
 
@@ -192,6 +193,17 @@ def test_map_and_mask_follow_the_policy_before_any_run():
     rows = dict(charts.mask(window, 200).rows)
     assert rows[0] == 1 and rows[199] == 36
     assert charts.mask(RunSettings(prompt="p"), 200).summary.count("100%")
+
+
+def test_under_a_policy_a_run_shows_how_far_behind_its_text_seems():
+    events = [step(i) for i in range(1, 31)]
+    squeezed = {"pic": "naive", "ratio": 4}
+    for settings, words in ((squeezed, "the first of them, 68 behind it, seems 17 behind"), ({}, "")):
+        view = View(RunSettings(prompt="p", method="exp_decay", **settings))
+        view.add(events)
+        shown = view.frame().parts
+        assert ("positions" in shown) == bool(words)
+        assert not words or words in json.loads(shown["positions"])["summary"]
 
 
 def test_sampling_keeps_the_ends_and_its_places():

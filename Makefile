@@ -66,9 +66,9 @@ far: $(VENV)/.develops
 	$(PY) -m backend evaluate recall --data $(DATA)/novels
 	$(PY) -m backend evaluate harness --method ldpe --data $(DATA)
 
-longform: $(VENV)/.runs
+longform: $(VENV)/.develops
 	@$(MODEL)
-	$(PY) -m backend.evaluation.longform $(ARGS)
+	$(PY) -m backend evaluate longform --data $(DATA)/hellobench_ht.jsonl --repetition-penalty 1.1 $(ARGS)
 
 lint: $(VENV)/.develops
 	$(PY) -m ruff check .

@@ -116,7 +116,7 @@ def long_answers(result: LongForm) -> Shown:
     """Lengths, endings and repetition under position-id compression, beside 004 table 7."""
     columns = [
         "policy", "answers", "tokens, mean", "tokens, median", "words, mean", "repetition", "ended", "corrupted",
-        "004 table 7: tokens (% corrupted)",
+        "base perplexity", "distinct-2", "like the prompt", "004 table 7: tokens (% corrupted)",
     ]  # fmt: skip
     rows = [
         [
@@ -126,6 +126,7 @@ def long_answers(result: LongForm) -> Shown:
             figure(found.get("tokens_median")),
             figure(found.get("words_mean")),
             *(percent(found.get(key)) for key in ("repetition_mean", "ended", "corrupted")),
+            *(figure(found.get(key)) for key in ("perplexity", "distinct2", "similarity")),
             _published(policy),
         ]
         for policy, found in result.summary.items()
@@ -213,7 +214,7 @@ KINDS = {
         fluency,
         ("Nats against position", "Mean over texts, four chunks to a point (002 figure 3)"),
     ),
-    "longform.json": Kind("Long answers", "python -m backend.evaluation.longform", LongForm, long_answers),
+    "longform.json": Kind("Long answers", "make longform", LongForm, long_answers),
 }
 OTHER = Kind("", "", Recorded, anything)
 

@@ -68,7 +68,11 @@ def test_what_cannot_be_read_is_said(tmp_path, capsys):
     ):
         assert main(["evaluate", "perplexity", "--out", str(tmp_path / "o.json"), *arguments]) == 2
         assert words in capsys.readouterr().err
-    for content, words in (("{", "no result of this command"), ('{"model": "x", "readings": []}', "measured on x")):
+    for content, words in (
+        ("{", "it is no JSON"),
+        ("[]", "no result of this command"),
+        ('{"model": "x", "readings": []}', "measured on x"),
+    ):
         (tmp_path / "o.json").write_text(content)
         assert main(["evaluate", "perplexity", "--out", str(tmp_path / "o.json")]) == 2
         assert words in capsys.readouterr().err and (tmp_path / "o.json").read_text() == content

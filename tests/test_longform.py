@@ -1,6 +1,12 @@
-"""The rules by which long responses are judged."""
+"""The rules by which long responses are judged, and their evaluation on the model itself."""
 
-from backend.evaluation.longform import Answer, policies, repetition, summary
+import json
+
+import pytest
+
+from backend.__main__ import main
+from backend.engine import Lab
+from backend.evaluation.longform import Answer, Asked, asked, evaluate, policies, repetition, summary
 from backend.settings import RunSettings
 
 
@@ -18,12 +24,49 @@ def test_corrupted_means_no_end_or_more_than_half_repeated():
 
 
 def test_summary_is_over_all_responses():
-    found = summary([Answer(10, 8, 0.0, True), Answer(30, 20, 0.6, True)])
-    assert (
-        found["tokens_mean"] == 20 and found["words_mean"] == 14 and found["corrupted"] == 0.5 and found["ended"] == 1
-    )
+    found = summary([Answer(10, 8, 0.0, True, nats=10.0, wanted=8), Answer(30, 20, 0.6, True, nats=30.0, judged=4.0)])
+    assert found["tokens_mean"] == 20 and found["words_mean"] == 14 and found["corrupted"] == 0.5
+    assert found["ended"] == 1 and found["perplexity"] == pytest.approx(2.71828, abs=1e-4)
+    assert found["s_l"] == 100 and found["judged"] == 4
+    assert not {"s_l", "judged"} & set(summary([Answer(10, 8, 0.0, True)]))
 
 
 def test_every_compared_policy_is_valid_and_distinct():
-    settings = [RunSettings(prompt="x", **policy) for policy in policies().values()]
-    assert len(set(settings)) == 7
+    settings = [RunSettings(prompt="x", **{"recent": 128} | policy) for policy in policies().values()]
+    assert len(set(settings)) == len(settings)
+
+
+def test_prompts_are_those_of_the_file(tmp_path):
+    rows = [{"prompt": "a", "length": 30}, {"prompt": "b"}]
+    (tmp_path / "p.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert asked(tmp_path / "p.jsonl", 5) == [Asked("a", 30), Asked("b")]
+    assert len(asked(None, 99)) == 6
+
+
+def test_a_run_goes_on_and_a_judge_is_heard(models):
+    lab, said = Lab(models), []
+    prompts = [Asked("Name a colour.", 5), Asked("Name an animal.")]
+    given = (lab, prompts, ["plain", "naive s=4"], {"max_new_tokens": 16})
+    first, whole = list(evaluate(*given, score=lambda prompt, text: float(len(text)), report=said.append))
+    assert set(first["summary"]) == {"plain"} and set(whole["summary"]) == {"plain", "naive s=4"}
+    plain = whole["summary"]["plain"]
+    assert plain["perplexity"] < whole["summary"]["naive s=4"]["perplexity"]
+    assert plain["judged"] > 0 and -1 <= plain["similarity"] <= 1
+    *_, again = evaluate(*given, before=json.loads(json.dumps(first)), report=said.append)
+    assert again["answers"]["plain"] == whole["answers"]["plain"]
+    *_, anew = evaluate(*given[:3], {"max_new_tokens": 8}, before=whole, report=said.append)
+    assert all(row["tokens"] <= 8 for rows in anew["answers"].values() for row in rows)
+
+
+def test_what_cannot_be_measured_is_said(tmp_path, capsys):
+    (tmp_path / "o.json").write_text('{"settings": {}}')
+    for arguments, words in (
+        (["--policy", "spiral"], "there is no policy 'spiral'"),
+        (["--prompts", "0"], "give at least 1"),
+        (["--judge", "json:nothing"], "give MODULE:FUNCTION"),
+        (["--data", str(tmp_path / "none.jsonl")], "cannot be read"),
+        ([], "no result of this command"),
+    ):
+        out = tmp_path / ("o.json" if not arguments else "new.json")
+        assert main(["evaluate", "longform", "--out", str(out), *arguments]) == 2
+        assert words in capsys.readouterr().err

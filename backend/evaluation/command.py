@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -36,6 +36,7 @@ def add(commands: Any) -> None:
     _add_harness(kinds.add_parser("harness", help="what an adapter costs in multiple-choice tasks"))
     _add_recall(kinds.add_parser("recall", help="what a model makes of a long text"))
     _add_perplexity(kinds.add_parser("perplexity", help="how fluent a model stays as a text goes on"))
+    _add_longform(kinds.add_parser("longform", help="what position policies do to long answers"))
 
 
 def _add_harness(command: argparse.ArgumentParser) -> None:
@@ -121,12 +122,61 @@ def _perplexity(options: argparse.Namespace) -> int:
     if wrong := [policy for policy in policies if policy not in POLICIES]:
         raise ValueError(f"there is no policy {wrong[0]!r}: choose of {', '.join(POLICIES)}")
     lab, texts, lengths = _texts(options, LENGTHS, TAIL)
-    before = earlier(options.out, options.model)
+    before = _before(options.out, lambda found: earlier(found, options.model))
     for result in evaluate(lab, options.model, texts, policies, lengths, options.longest, before, say):
         keep(options.out, result)
     for row in [*result["perplexity"], *result["same_tokens"]]:
         say(json.dumps(row, ensure_ascii=False))
     return 0
+
+
+def _add_longform(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(run=_longform)
+    command.add_argument("--model", default="embedded")
+    command.add_argument("--data", type=Path, help="JSON lines with prompt, and length in words where one is asked for")
+    command.add_argument("--prompts", type=int, default=12, help="prompts to ask (12; 6 without --data)")
+    command.add_argument("--policy", action="append", help="may repeat (all)")
+    command.add_argument("--cap", type=int, default=1024, help="hard cap on tokens (1024)")
+    command.add_argument("--recent", type=int, default=128, help="dynamic PIC: recent tokens uncompressed (128)")
+    command.add_argument("--repetition-penalty", type=float, default=1.0, help="1 is off (1)")
+    command.add_argument("--judge", metavar="MODULE:FUNCTION", help="scores (prompt, response) → number")
+    command.add_argument("--out", type=Path, default=RESULTS / "longform.json", help="file to write or go on with")
+
+
+def _longform(options: argparse.Namespace) -> int:
+    from backend.engine import Lab
+    from backend.evaluation.longform import asked, earlier, evaluate, judge, policies
+    from backend.models import Models, allowed
+
+    names = options.policy or list(policies())
+    if wrong := [name for name in names if name not in policies()]:
+        raise ValueError(f"there is no policy {wrong[0]!r}: choose of {', '.join(policies())}")
+    if options.prompts < 1:
+        raise ValueError(f"--prompts {options.prompts}: give at least 1")
+    common = {
+        "model": options.model,
+        "max_new_tokens": options.cap,
+        "recent": options.recent,
+        "repetition_penalty": options.repetition_penalty,
+    }
+    before = _before(options.out, earlier)
+    score = judge(options.judge) if options.judge else None
+    prompts = asked(options.data, options.prompts)
+    for result in evaluate(Lab(Models(allowed(more=[options.model]))), prompts, names, common, before, score, say):
+        keep(options.out, result)
+    return 0
+
+
+def _before(file: Path, checked: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any] | None:
+    """The result to go on from, None where there is no file. ValueError for one that cannot be gone on from."""
+    if not file.exists():
+        return None
+    try:
+        return checked(json.loads(file.read_text("utf-8")))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{file} cannot be gone on from, it is no JSON: give another --out, or delete it") from error
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{file} cannot be gone on from, {error}: give another --out, or delete it") from error
 
 
 def keep(file: Path, result: dict[str, Any]) -> None:

@@ -10,7 +10,6 @@ before it.
 
 from __future__ import annotations
 
-import json
 import math
 import pydoc_data.topics
 import statistics
@@ -83,17 +82,14 @@ class Task:
         return self.continues(reading) and reading.start + reading.position[-1] >= self.stop
 
 
-def earlier(file: Path, model: str) -> dict[str, Any] | None:
-    """The result to go on from, None where there is no file. ValueError for one that cannot be gone on from."""
-    if not file.exists():
-        return None
+def earlier(found: dict[str, Any], model: str) -> dict[str, Any]:
+    """A result to go on from, checked. ValueError for one that cannot be gone on from."""
     try:
-        found = json.loads(file.read_text("utf-8"))
         measured_on, _ = found["model"], [Reading(**row) for row in found["readings"]]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{file} is no result of this command: give another --out, or delete it") from error
+    except (KeyError, TypeError) as error:
+        raise ValueError("it is no result of this command") from error
     if measured_on != model:
-        raise ValueError(f"{file} was measured on {measured_on}: give another --out")
+        raise ValueError(f"it was measured on {measured_on}")
     return found
 
 

@@ -1,28 +1,29 @@
-"""How position-id compression changes what a model writes at length: lengths, endings, repetition (004 §4, table 1).
+"""How position-id compression changes what a model writes at length: lengths, endings, quality (004 §4, table 7).
 
-`python -m backend.evaluation.longform` writes assets/results/longform.json; it goes on where an earlier run stopped.
+`python -m backend evaluate longform` writes assets/results/longform.json; a run that was stopped goes on.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from importlib import import_module
+from math import exp
 from pathlib import Path
 from typing import Any
 
+from backend import jsonlines
 from backend.engine import Lab
+from backend.evaluation import scores
 from backend.evaluation.machine import provenance
-from backend.evaluation.quality import distinct
+from backend.evaluation.quality import distinct, perplexity, similarity
+from backend.prompt import token_ids
 from backend.settings import RunSettings, Watch
 from backend.steps import Finish, Step
 
-OUT = Path(__file__).parents[2] / "assets" / "results" / "longform.json"
 NGRAM = 4
 SEVERE = 0.5
-RATIOS = (0.25, 4.0, 16.0)
 PROMPTS = (
     "Explain how a refrigerator keeps food cold.",
     "Describe the life cycle of a star for a curious teenager.",
@@ -31,16 +32,35 @@ PROMPTS = (
     "Write a short story about a lighthouse keeper who finds a letter in a bottle.",
     "How did the invention of printing change the lives of ordinary people?",
 )
+Judge = Callable[[str, str], float]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A prompt, and the number of words it asks for, if any (LongBench-Write)."""
+
+    prompt: str
+    words: int | None = None
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One response. repetition: share of its token 4-grams that occurred before in it; ended: by the end mark."""
+    """One response.
+
+    repetition: share of its token 4-grams that occurred before in it. ended: by the end mark. distinct2: different
+    pairs of tokens over all. similarity: cosine of MiniLM's embeddings of it and its prompt, −1 to 1. nats: negative
+    log-likelihood of its tokens under the model without a policy. wanted: words asked for. judged: what a judge said.
+    """
 
     tokens: int
     words: int
     repetition: float
     ended: bool
+    distinct2: float = 1.0
+    similarity: float = 0.0
+    nats: float = 0.0
+    wanted: int | None = None
+    judged: float | None = None
 
     @property
     def corrupted(self) -> bool:
@@ -53,29 +73,79 @@ def repetition(tokens: list[int]) -> float:
     return 1 - distinct(tokens, NGRAM)
 
 
-def answer(lab: Lab, settings: RunSettings) -> Answer:
+def asked(file: Path | None, count: int) -> list[Asked]:
+    """The first `count` prompts of a JSON-lines file with `prompt` (and `length`, in words), or of PROMPTS."""
+    if file is None:
+        return [Asked(prompt) for prompt in PROMPTS[:count]]
+    return [Asked(row["prompt"], row.get("length")) for row in jsonlines.read(file, "prompt")[:count]]
+
+
+def judge(name: str) -> Judge:
+    """The function `module:function` of (prompt, response) → score. ValueError where there is none."""
+    module, _, function = name.partition(":")
+    try:
+        return getattr(import_module(module), function)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"there is no judge {name}: give MODULE:FUNCTION of a module that can be imported") from error
+
+
+def earlier(found: dict[str, Any]) -> dict[str, Any]:
+    """A result to go on from, checked. ValueError for one that cannot be gone on from."""
+    try:
+        _ = found["settings"], found["prompts"], [Answer(**row) for rows in found["answers"].values() for row in rows]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError("it is no result of this command") from error
+    return found
+
+
+def answer(lab: Lab, asked: Asked, settings: RunSettings, score: Judge | None = None) -> Answer:
     """Run the settings to their end and measure the response."""
-    tokens: list[int] = []
-    for event in lab.stream(settings):
-        if isinstance(event, Step):
-            tokens.append(event.token)
-        elif isinstance(event, Finish):
-            return Answer(event.tokens, event.words, repetition(tokens), event.reason == "eos")
-    raise RuntimeError("a run ended without saying why")
+    *steps, finish = lab.stream(settings)
+    assert isinstance(finish, Finish)
+    tokens = [step.token for step in steps if isinstance(step, Step)]
+    loaded = lab.models.load(settings.model, settings.precision)
+    ids = token_ids(settings, loaded.tokenizer).tolist()
+    return Answer(
+        tokens=finish.tokens,
+        words=finish.words,
+        repetition=repetition(tokens),
+        ended=finish.reason == "eos",
+        distinct2=distinct(tokens, 2),
+        similarity=similarity([finish.text], [settings.prompt]),
+        nats=perplexity(loaded.model, [ids], [tokens])[0].nats if tokens else 0.0,
+        wanted=asked.words,
+        judged=score(settings.prompt, finish.text) if score else None,
+    )
 
 
 def policies() -> dict[str, dict[str, Any]]:
-    """The settings compared: plain, and dynamic PIC at each ratio in both readings of 004 eq. 9."""
-    named: dict[str, dict[str, Any]] = {"plain": {}}
-    for reading in ("contiguous", "literal"):
-        for ratio in RATIOS:
-            named[f"dynamic {reading} s={ratio:g}"] = {"pic": "dynamic", "ratio": ratio, "reading": reading}
-    return named
+    """The settings compared: plain; naive, NTK and dynamic PIC over ratios, the last in both readings of 004 eq. 9 and
+    with 004's own prefill; and other sizes of dynamic PIC's uncompressed parts."""
+    dynamic = {"pic": "dynamic", "ratio": 4.0}
+    return {
+        "plain": {},
+        **{f"naive s={s:g}": {"pic": "naive", "ratio": s} for s in (2.0, 4.0)},
+        **{f"NTK s={s:g}": {"pic": "ntk", "ratio": s} for s in (4.0, 16.0, 64.0)},
+        **{
+            f"dynamic {reading} s={s:g}": {"pic": "dynamic", "ratio": s, "reading": reading}
+            for reading in ("contiguous", "literal")
+            for s in (0.25, 4.0, 16.0)
+        },
+        "dynamic contiguous s=4, paper's prefill": dynamic | {"prefill": "paper"},
+        "dynamic contiguous s=4, no initial part": dynamic | {"initial": 0},
+        "dynamic contiguous s=4, recent 32": dynamic | {"recent": 32},
+        "dynamic contiguous s=4, recent 512": dynamic | {"recent": 512},
+    }
 
 
 def summary(answers: Iterable[Answer]) -> dict[str, float]:
-    """Means over responses; the medians of lengths as well, because a response that never ends stretches the mean."""
+    """Means over responses; the medians of lengths as well, because a response that never ends stretches the mean.
+
+    s_l: LongBench-Write's length score, where the prompts ask for lengths; judged: where a judge was asked.
+    """
     found = list(answers)
+    pairs = [(a.words, a.wanted) for a in found if a.wanted]
+    judged = [a.judged for a in found if a.judged is not None]
     return {
         "responses": len(found),
         "tokens_mean": statistics.mean(a.tokens for a in found),
@@ -84,33 +154,36 @@ def summary(answers: Iterable[Answer]) -> dict[str, float]:
         "repetition_mean": statistics.mean(a.repetition for a in found),
         "ended": statistics.mean(a.ended for a in found),
         "corrupted": statistics.mean(a.corrupted for a in found),
+        "distinct2": statistics.mean(a.distinct2 for a in found),
+        "similarity": statistics.mean(a.similarity for a in found),
+        "perplexity": exp(sum(a.nats for a in found) / max(1, sum(a.tokens for a in found))),
+        **({"s_l": scores.s_l(pairs)} if pairs else {}),
+        **({"judged": statistics.mean(judged)} if judged else {}),
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m backend.evaluation.longform", description=__doc__)
-    parser.add_argument("--cap", type=int, default=640, help="hard cap on tokens (default 640)")
-    parser.add_argument("--recent", type=int, default=128, help="recent tokens kept uncompressed (default 128)")
-    parser.add_argument("--repetition-penalty", type=float, default=1.0, help="1 is off (default)")
-    parser.add_argument("--out", type=Path, default=OUT)
-    given = parser.parse_args()
-    lab = Lab()
-    common = {"max_new_tokens": given.cap, "recent": given.recent, "repetition_penalty": given.repetition_penalty}
-    asked = {"settings": common, "prompts": list(PROMPTS)}
-    stored = json.loads(given.out.read_text()) if given.out.exists() else {}
-    result = stored if stored | asked == stored else provenance(seed=0) | asked
-    answers = result.setdefault("answers", {})
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    for name, policy in policies().items():
+def evaluate(
+    lab: Lab,
+    prompts: Sequence[Asked],
+    names: Sequence[str],
+    common: Mapping[str, Any],
+    before: Mapping[str, Any] | None = None,
+    score: Judge | None = None,
+    report: Callable[[str], None] = print,
+) -> Iterator[dict[str, Any]]:
+    """The result after each policy, the last one whole. names: of `policies`. common: settings of all runs.
+
+    before: a result to go on from; where it has other settings or prompts, all is measured anew.
+    """
+    head = {"settings": dict(common), "prompts": [each.prompt for each in prompts]}
+    same = before is not None and all(before.get(key) == value for key, value in head.items())
+    result = provenance(seed=0) | head
+    answers: dict[str, list[dict[str, Any]]] = dict(before["answers"]) if before and same else {}
+    for name in names:
         done = answers.setdefault(name, [])
-        for prompt in PROMPTS[len(done) :]:
-            found = answer(lab, RunSettings(prompt=prompt, watch=Watch(enabled=False), **common, **policy))
-            done.append(asdict(found))
-            print(f"{name:32} {found}", flush=True)
-            result.setdefault("summary", {})[name] = summary(Answer(**a) for a in done)
-            given.out.write_text(json.dumps(result, indent=1))
-    print(json.dumps(result["summary"], indent=1))
-
-
-if __name__ == "__main__":
-    main()
+        for each in prompts[len(done) :]:
+            settings = RunSettings(prompt=each.prompt, watch=Watch(enabled=False), **{**common, **policies()[name]})
+            done.append(asdict(answer(lab, each, settings, score)))
+        found = {name: summary(Answer(**row) for row in rows) for name, rows in answers.items() if rows}
+        report(f"{name}: " + ", ".join(f"{key} {value:.3g}" for key, value in found[name].items()))
+        yield result | {"answers": answers, "summary": found}

@@ -667,12 +667,14 @@ def _policy_words(settings: RunSettings, policy: Policy, tokens: int, seen: int)
         kind = f"NTK leaves distances as they are and slows the rotation: RoPE base × {policy.ratio:g}"
     else:
         kind = {
-            "none": "Distances are left as they are",
+            "none": "Distances are left as they are"
+            + (f" up to the cap of {policy.limit:,.0f}" if math.isfinite(policy.limit) else ""),
             "naive": f"Every distance is divided by {policy.ratio:g}",
             "dynamic": f"The middle is squeezed by {policy.ratio:g}, "
             f"the first {policy.initial} and last {policy.recent} tokens are not",
         }[policy.kind]
     view = f"the last of {tokens:,} tokens sees {seen:,} of them"
     first = float(policy.distance(np.array([tokens - 1]), np.array([0]))[0, 0])
-    lag = "" if math.isnan(first) else f"; the first of them, {tokens - 1:,} behind it, seems {first:,.0f} behind"
+    same = math.isnan(first) or round(first) == tokens - 1
+    lag = "" if same else f"; the first token, {tokens - 1:,} behind it, seems {first:,.0f} behind"
     return f"{kind}; {view}{lag}."

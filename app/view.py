@@ -41,7 +41,7 @@ log = logging.getLogger("length_lab")
 
 
 class View:
-    """One run as the page shows it: text, figures and the four live charts.
+    """One run as the page shows it: text, figures, the four live charts and, under a policy, perceived positions.
 
     The principal components and the perceived positions are made at most once in SLOW_PERIOD seconds, everything else
     at each frame.
@@ -86,7 +86,7 @@ class View:
         return self.series.finish is not None
 
     def frame(self) -> Frame:
-        """The text, the figures and the charts of length, entropy, logits and states."""
+        """The text, the figures and the charts."""
         self.frames += 1
         series = self.series
         self._text = text.lines(series, self._text)

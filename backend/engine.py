@@ -102,7 +102,8 @@ class Lab:
             run.signal = SignalContext(adapter.settings, [len(ids)], [run.goal() or 1])
         if settings.landing and settings.steered and settings.method not in LIMIT_METHODS:
             run.landing = Landing(
-                run.runner, loaded.tokenizer, run.chooser.ends, settings.landing, settings.seed, settings.unit
+                run.runner, loaded.tokenizer, run.chooser.ends, settings.landing, settings.seed, settings.unit,
+                settings.max_new_tokens, lambda: run.control.stopped,
             )
         yield from run.events()
 

@@ -20,7 +20,7 @@ def flash(
     """Softmax-weighted means of values: by our kernel or torch's, materialised where the device has neither.
 
     q [heads, n, width]; k, v [kv heads, m, width]; spans [n, 2]: first key and end of each row, None: all, or, if
-    causal, the first r + 1 + m − n of row r; bias [heads, n, m].
+    causal (m = n), the first r + 1 of row r; bias [heads, n, m]. Nothing is kept for gradients.
     Returns the mean [heads, n, width] and its log-sum-exp [heads, n] (−inf where a row sees no key).
     """
     if bias is None and _by_pairs(q):
@@ -50,12 +50,12 @@ def flash(
 
 def within(spans: np.ndarray, keys: int, device: torch.device) -> Tensor:
     """Spans [n, 2] as a mask [n, keys], True where seen."""
-    numbers = np.arange(keys)
-    return torch.from_numpy((numbers >= spans[:, :1]) & (numbers < spans[:, 1:])).to(device)
+    ends, numbers = torch.from_numpy(spans).to(device), torch.arange(keys, device=device)
+    return (numbers >= ends[:, :1]) & (numbers < ends[:, 1:])
 
 
 def _spans(n: int, m: int, causal: bool) -> np.ndarray:
-    ends = np.arange(1, n + 1) + m - n if causal else np.full(n, m)
+    ends = np.arange(1, n + 1) if causal else np.full(n, m)
     return np.stack([np.zeros_like(ends), ends], 1)
 
 
@@ -67,20 +67,22 @@ def _paired(q: Tensor, k: Tensor, v: Tensor, scale: float, spans: np.ndarray) ->
     kv_heads, m, width = k.shape
     heads, n, _ = q.shape
     grouped = (kv_heads, heads // kv_heads, n)
-    k, v = (F.pad(x, (0, 0, 0, -m % kernel.KEYS)) for x in (k, v))
+    if m % kernel.KEYS:
+        k, v = (F.pad(x, (0, 0, 0, -m % kernel.KEYS)) for x in (k, v))
     keys = k.view(torch.float32).unflatten(1, (-1, kernel.KEYS)).transpose(2, 3).contiguous()
     values = v.unflatten(1, (-1, 2)).transpose(2, 3).contiguous().flatten(2).view(torch.float32)
-    mean, lse = torch.empty(*grouped, width, dtype=q.dtype), torch.empty(grouped)
+    mean, lse = torch.empty(*grouped, width, dtype=q.dtype), torch.empty(grouped, dtype=torch.float32)
     queries = q.reshape(*grouped, width).contiguous().view(torch.float32)
+    within_keys = np.ascontiguousarray(spans.clip(0, m), np.int64)
     kernel.attended(
-        torch.get_num_threads(), *map(stored, (queries, keys, values)), np.ascontiguousarray(spans, np.int64),
+        torch.get_num_threads(), *map(stored, (queries, keys, values)), within_keys,
         np.float32(scale), stored(mean), stored(lse),
     )  # fmt: skip
     return mean.view(heads, n, width), lse.view(heads, n)
 
 
 def _lower(n: int, m: int, device: torch.device) -> Tensor:
-    return torch.ones(n, m, dtype=torch.bool, device=device).tril(m - n)
+    return torch.ones(n, m, dtype=torch.bool, device=device).tril()
 
 
 def _dense(q, k, v, scale: float, seen: Tensor | None, added: Tensor | None) -> tuple[Tensor, Tensor]:

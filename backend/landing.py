@@ -8,7 +8,7 @@ the nearest to the target is kept, the likeliest of equals.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ from backend.runner import Runner
 from backend.sentences import final
 from backend.settings import Unit
 from backend.signals import SignalContext
-from backend.signals.units import EXPECTED, in_tokens, length
+from backend.signals.units import in_tokens, length, rate
 
 REACH = 16
 SLACK = 6
@@ -31,10 +31,10 @@ TOP_K = 20
 
 
 class Ending(NamedTuple):
-    """Tokens that lead to a sentence's end, how far that is from the goal, and nats lost on the way."""
+    """Tokens that lead to a sentence's end, how far that is from the goal in tokens, and nats lost on the way."""
 
     tokens: list[int]
-    miss: int
+    miss: float
     nats: float
 
 
@@ -42,7 +42,8 @@ class Ending(NamedTuple):
 class Landing:
     """The last tokens of one run.
 
-    tries: continuations written, the first of them greedy. unit: what the goal counts.
+    tries: continuations written, the first of them greedy. unit: what the goal counts. cap: most tokens in all.
+    stopped: whether the run is to end.
     """
 
     runner: Runner
@@ -51,35 +52,31 @@ class Landing:
     tries: int
     seed: int
     unit: Unit
+    cap: int
+    stopped: Callable[[], bool]
     _goal: int | None = None
     _plan: list[int] = field(default_factory=list)
     _next: int = 0
+    _kept: tuple[list[int], Ending] | None = None
 
     def token(
         self, logits: Tensor, cache: FramedCache, signal: SignalContext | None, written: list[int], goal: int
     ) -> int | None:
-        """The token to write next, None while the end is far or no continuation ends. goal: in `unit`."""
+        """The token to write next, None while the end is far or none is near enough to the goal, which is in `unit`."""
         left = self._in_tokens(goal, written) - len(written)
         if goal != self._goal:
-            self._goal, self._plan, self._next = goal, [], 0
+            self._goal, self._plan, self._next, self._kept = goal, [], 0, None
         if not self._plan and left <= REACH and len(written) >= self._next:
             best = self._best(logits, cache, signal, written, goal)
-            near = best is not None and (left <= 0 or best.miss * self._rate <= self._allowed(left))
+            # Rather than an end far from the goal, another look some tokens later: fewer are left, more is allowed.
+            near = best is not None and (left <= 0 or best.miss <= 1 + (REACH - left) / RETRY)
             self._plan = [*best.tokens, self.ends[0]] if best is not None and near else []
+            self._kept = (list(written), best) if best is not None else None
             self._next = len(written) + RETRY
         return self._plan.pop(0) if self._plan else None
 
-    @property
-    def _rate(self) -> float:
-        """Tokens expected of a unit."""
-        return 1.0 if self.unit == "tokens" else EXPECTED[self.unit].tokens
-
-    def _allowed(self, left: int) -> float:
-        """Tokens an end may miss the goal by: the sooner there will be another look, the fewer."""
-        return 1 + (REACH - left) / RETRY
-
     def _best(self, logits, cache, signal, written: list[int], goal: int) -> Ending | None:
-        random, best = torch.Generator().manual_seed(self.seed), None
+        random, best = torch.Generator().manual_seed(self.seed), self._still(written)
         for attempt in range(self.tries):
             for ending in self._endings(logits, cache, signal, written, goal, random if attempt else None):
                 if best is None or (ending.miss, ending.nats) < (best.miss, best.nats):
@@ -88,18 +85,28 @@ class Landing:
                 break
         return best
 
+    def _still(self, written: list[int]) -> Ending | None:
+        """The best end of the last look, if what was written since led towards it."""
+        if self._kept is None:
+            return None
+        before, ending = self._kept
+        since = written[len(before) :]
+        ahead = ending.tokens[len(since) :]
+        return ending._replace(tokens=ahead) if ahead and ending.tokens[: len(since)] == since else None
+
     def _endings(self, logits, cache, signal, written, goal: int, random) -> Iterator[Ending]:
         """Every sentence's end on one continuation."""
         cache, signal, tokens, nats = copy.deepcopy(cache), copy.copy(signal), list(written), 0.0
-        most = self._in_tokens(goal, written) + SLACK
+        most = min(self._in_tokens(goal, written) + SLACK, self.cap)
         while True:
             text = self.tokenizer.decode(tokens)
             if final(text):
                 # Ends that the model does not want cost what it would have to be persuaded.
                 end = -float(torch.log_softmax(logits, -1)[list(self.ends)].logsumexp(-1))
-                miss = abs(length(self.unit, text, len(tokens)) - goal)
+                done = length(self.unit, text, len(tokens))
+                miss = abs(done - goal) * rate(self.unit, done, len(tokens))
                 yield Ending(tokens[len(written) :], miss, (nats + end) / (len(tokens) - len(written) + 1))
-            if len(tokens) >= most:
+            if len(tokens) >= most or self.stopped():
                 return
             token = self._chosen(logits, random)
             if token in self.ends:

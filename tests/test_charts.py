@@ -198,7 +198,7 @@ def test_map_and_mask_follow_the_policy_before_any_run():
 def test_under_a_policy_a_run_shows_how_far_behind_its_text_seems():
     events = [step(i) for i in range(1, 31)]
     squeezed = {"pic": "naive", "ratio": 4}
-    for settings, words in ((squeezed, "the first of them, 68 behind it, seems 17 behind"), ({}, "")):
+    for settings, words in ((squeezed, "the first token, 68 behind it, seems 17 behind"), ({}, "")):
         view = View(RunSettings(prompt="p", method="exp_decay", **settings))
         view.add(events)
         shown = view.frame().parts

@@ -1,6 +1,9 @@
 """Many queries' attention against float64: spans of any shape, widths, groups, and a log-sum-exp that is exact."""
 
 import math
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -12,13 +15,19 @@ from backend import flash as attention
 from backend.kernels.lanes import PAIRED
 
 
+def normal(*shape: int, dtype: torch.dtype) -> list[torch.Tensor]:
+    """Three tensors, the same each time."""
+    random = torch.Generator().manual_seed(0)
+    return [torch.randn(shape, generator=random).to(dtype) for _ in range(3)]
+
+
 def attended(q, k, v, scale, spans):
     """In float64, by the definition."""
     each = len(q) // len(k)
     k, v = (x.double().repeat_interleave(each, 0) for x in (k, v))
     scores = q.double() @ k.transpose(1, 2) * scale
-    seen = attention.within(spans, k.shape[1], q.device)
-    scores = scores.masked_fill(~seen, -math.inf)
+    for row, (first, end) in enumerate(spans):
+        scores[:, row, :first] = scores[:, row, end:] = -math.inf
     lse = scores.logsumexp(-1)
     return torch.nan_to_num((scores - lse[..., None]).exp()) @ v, lse
 
@@ -47,17 +56,42 @@ def test_means_and_sums_are_those_of_float64(n, m, shape, dtype, seed):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_causal_rows_see_one_key_more_each(dtype):
-    q, k, v = (torch.randn(2, 130, 64).to(dtype) for _ in range(3))
+    q, k, v = normal(2, 130, 64, dtype=dtype)
     rows = np.arange(130)
-    spans = np.stack([0 * rows, rows + 1], 1)
-    found, same = attention.flash(q, k, v, 0.1, None, True), attention.flash(q, k, v, 0.1, spans, False)
-    for a, b in zip(found, same, strict=True):
-        torch.testing.assert_close(a, b, atol=0.01 if dtype == torch.bfloat16 else 1e-5, rtol=0)
+    mean, lse = attention.flash(q, k, v, 0.1, None, True)
+    right, sums = attended(q, k, v, 0.1, np.stack([0 * rows, rows + 1], 1))
+    torch.testing.assert_close(lse.double(), sums, atol=1e-4, rtol=1e-5)
+    torch.testing.assert_close(mean.double(), right, atol=0.02 if dtype == torch.bfloat16 else 1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_spans_beyond_the_keys_end_with_them_whatever_the_default_type_is(dtype):
+    q, k, v = normal(2, 70, 64, dtype=dtype)
+    spans = np.stack([np.full(70, -3), np.full(70, 90)], 1)
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        mean, lse = attention.flash(q, k, v, 0.1, spans, False)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    right, sums = attended(q, k, v, 0.1, spans.clip(0, 70))
+    assert lse.dtype == torch.float32
+    torch.testing.assert_close(lse.double(), sums, atol=1e-4, rtol=1e-5)
+    torch.testing.assert_close(mean.double(), right, atol=0.02 if dtype == torch.bfloat16 else 1e-5, rtol=0)
+
+
+def test_code_for_another_processor_does_without_pairs():
+    program = "from backend.kernels.lanes import PAIRED; print(PAIRED)"
+    for name, value in (("NUMBA_ENABLE_AVX", "0"), ("NUMBA_CPU_NAME", "generic")):
+        told = subprocess.run(
+            [sys.executable, "-c", program], env=os.environ | {name: value}, capture_output=True, text=True, check=True
+        )
+        assert told.stdout.strip() == "False"
 
 
 @pytest.mark.skipif(not PAIRED, reason="this processor does not multiply bfloat16 pairs")
 def test_scores_far_apart_and_many_threads_change_nothing():
-    q, k, v = (torch.randn(4, 200, 64).bfloat16() * by for by in (40, 40, 1))
+    q, k, v = normal(4, 200, 64, dtype=torch.bfloat16)
+    q, k = 40 * q, 40 * k
     spans = np.stack([np.zeros(200, int), np.arange(1, 201)], 1)
     right, sums = attended(q, k, v, 0.125, spans)
     before, found = torch.get_num_threads(), []

@@ -3,7 +3,8 @@
 import pytest
 
 from backend.engine import Control
-from backend.landing import REACH, SLACK
+from backend.landing import REACH, SLACK, Landing
+from backend.runner import Runner
 from backend.sentences import final
 from backend.settings import RunSettings, Watch
 
@@ -46,6 +47,40 @@ def test_before_its_reach_nothing_changes_and_a_seed_repeats(lab):
 def test_words_are_counted_as_words(lab):
     _, finish = run(lab, ask(target=30, unit="words", landing=8))
     assert finish.reason == "eos" and abs(finish.words - 30) <= 4
+
+
+def test_an_end_beyond_the_cap_is_none(lab):
+    tokens, finish = run(lab, ask(target=40, landing=6, max_new_tokens=40))
+    assert len(tokens) <= 40 and final(finish.text)
+
+
+def test_a_better_end_is_looked_for_while_there_is_room(lab, monkeypatch):
+    looks, best = [], Landing._best
+
+    def looked(self, *given):
+        looks.append(best(self, *given))
+        return looks[-1]
+
+    monkeypatch.setattr(Landing, "_best", looked)
+    _, finish = run(lab, ask(target=37, landing=2))
+    misses = [found.miss for found in looks if found is not None]
+    assert len(looks) > 1 and all(miss > 1 for miss in misses[:-1]) and abs(finish.error) == misses[-1]
+
+
+def test_a_stop_is_heard_while_endings_are_tried(lab, monkeypatch):
+    control, read = Control(), Runner.read
+    events = lab.stream(ask(target=30, landing=32), control)
+    tokens = [next(events).token for _ in range(30 - REACH)]
+
+    def stopping(self, *given, **more):
+        control.stop()
+        calls.append(1)
+        return read(self, *given, **more)
+
+    calls = []
+    monkeypatch.setattr(Runner, "read", stopping)
+    rest = list(events)
+    assert len(tokens) == 30 - REACH and rest[-1].reason == "stopped" and len(calls) <= 34
 
 
 def test_a_target_moved_while_it_lands_is_landed_on(lab):

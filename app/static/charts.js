@@ -43,7 +43,7 @@ window.LengthLab = (() => {
   }
   function receives(name, receive, props, watch) {
     receivers.set(name, receive);
-    const own = () => { const value = reduced(props?.value); if (value) receive(value, false); };
+    const own = () => { const value = reduced(props?.value); if (value) receive(value, false, true); };
     watch?.("value", own);
     if (kept.has(name)) { receive(kept.get(name), false); kept.delete(name); } else own();
   }
@@ -133,7 +133,7 @@ window.LengthLab = (() => {
     const words = root.querySelector(".ll-words");
     const spoken = root.querySelector(".ll-spoken");
     const table = root.querySelector(".ll-table");
-    let latest = null, size = "", quiet = 0, onScreen = false;
+    let latest = null, held = null, size = "", quiet = 0, onScreen = false;
     let whole = { fits: "", due: 0 };
 
     const self = {
@@ -179,9 +179,12 @@ window.LengthLab = (() => {
       },
     };
 
-    function receive(payload, running) {
+    function receive(payload, running, own = false) {
+      // What the form would do waits until the run is over.
+      if (own && self.running) { held = payload; return; }
       const same = latest && payload.frame === latest.frame && payload.run === latest.run && running;
       self.running = running;
+      if (!running && held) { [payload, held] = [held, null]; }
       if (same) return;
       latest = payload;
       root.dataset.run = payload.run;

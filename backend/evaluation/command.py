@@ -58,8 +58,10 @@ def _harness(options: argparse.Namespace) -> int:
 
     if not options.task and options.data is None:
         raise ValueError("nothing to run: give --data FOLDER, or --task NAME")
-    if options.limit is not None and options.limit < CHOICES:
-        raise ValueError(f"--limit {options.limit}: give at least {CHOICES}")
+    least = CHOICES if options.data else 1
+    if options.limit is not None and options.limit < least:
+        raise ValueError(f"--limit {options.limit}: give at least {least}")
+    writable(options.out)
     with tempfile.TemporaryDirectory() as scratch:
         own = [summaries(options.data, options.limit or 200, Path(scratch) / "t.json")] if options.data else []
         models = Models(allowed(more=[options.model]))
@@ -83,7 +85,7 @@ def _add_texts(command: argparse.ArgumentParser, documents: int, longest: int) -
     )
     command.add_argument("--lengths", type=int, nargs="+", help="tokens after which to measure (2048, 4096, …)")
     command.add_argument(
-        "--longest", type=int, default=longest, help=f"where policies stop that look at everything ({longest})"
+        "--longest", type=int, default=longest, help=f"where plain attention stops, and what costs as much ({longest})"
     )
 
 
@@ -102,6 +104,7 @@ def _texts(options: argparse.Namespace, lengths: Sequence[int], shortest: int) -
 def _recall(options: argparse.Namespace) -> int:
     from backend.evaluation.recall import LENGTHS, evaluate
 
+    writable(options.out)
     lab, texts, lengths = _texts(options, LENGTHS, 64)
     for result in evaluate(lab, options.model, texts, lengths, options.longest, say):
         keep(options.out, result)
@@ -121,10 +124,14 @@ def _perplexity(options: argparse.Namespace) -> int:
     policies = options.policy or list(POLICIES)
     if wrong := [policy for policy in policies if policy not in POLICIES]:
         raise ValueError(f"there is no policy {wrong[0]!r}: choose of {', '.join(POLICIES)}")
+    writable(options.out)
     lab, texts, lengths = _texts(options, LENGTHS, TAIL)
     before = _before(options.out, lambda found: earlier(found, options.model))
+    result = None
     for result in evaluate(lab, options.model, texts, policies, lengths, options.longest, before, say):
         keep(options.out, result)
+    if result is None:
+        raise ValueError("nothing to measure: give longer texts, smaller --lengths or a larger --longest")
     for row in [*result["perplexity"], *result["same_tokens"]]:
         say(json.dumps(row, ensure_ascii=False))
     return 0
@@ -159,6 +166,7 @@ def _longform(options: argparse.Namespace) -> int:
         "recent": options.recent,
         "repetition_penalty": options.repetition_penalty,
     }
+    writable(options.out)
     before = _before(options.out, earlier)
     score = judge(options.judge) if options.judge else None
     prompts = asked(options.data, options.prompts)
@@ -179,11 +187,20 @@ def _before(file: Path, checked: Callable[[dict[str, Any]], dict[str, Any]]) -> 
         raise ValueError(f"{file} cannot be gone on from, {error}: give another --out, or delete it") from error
 
 
+def writable(file: Path) -> None:
+    """Make room for a result file. ValueError with a sentence where it cannot be written, before it is measured."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"{file} cannot be written ({error.strerror}): give another --out") from error
+    if file.is_dir():
+        raise ValueError(f"{file} is a folder: give a file as --out")
+
+
 def keep(file: Path, result: dict[str, Any]) -> None:
     """Write a result file, whole or not at all. ValueError with a sentence where it cannot be written."""
     scratch = file.with_suffix(".new")
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
         scratch.write_text(json.dumps(result, separators=(",", ":")), "utf-8")
         scratch.replace(file)
     except OSError as error:
@@ -198,6 +215,7 @@ def _length(options: argparse.Namespace) -> int:
         raise ValueError(f"--prompts {options.prompts}: give at least 1")
     if not 0 <= options.landing <= MAX_LANDING:
         raise ValueError(f"--landing {options.landing}: give 0 to {MAX_LANDING}")
+    writable(options.out / "length.json")
     models = Models(allowed(more=[options.model]))
     for method in options.method:
         result = evaluate(

@@ -274,7 +274,8 @@ def evaluate(
         raise ValueError(reason)
     alone = landing > 0 or method == "exp_decay"
     if path and alone:
-        raise ValueError("single runs take the lab's own adapters: leave out --adapter, or --landing")
+        given = "--landing" if landing else "exp_decay"
+        raise ValueError(f"{given} is measured with the lab's own adapters: leave out --adapter")
     asked = [c for c in cases(prompts(count, folder), ranges) if method not in LIMIT_METHODS or c.unit == "tokens"]
     result = provenance(seed=0) | {"method": method, "model": model, "landing": landing}
     if alone:

@@ -62,8 +62,8 @@ def _attended(queries, keys, values, spans, scale, mean, lse):
         kv_head, first = task // blocks, task % blocks * KEYS
         last = min(first + KEYS, rows)
         sums[:], top[:], total[:] = 0, UNSEEN, 0
-        lo, hi = _reach(spans, first, last)
-        for block in range(lo // KEYS, -(-hi // KEYS)):
+        start, end = _reach(spans, first, last)
+        for block in range(start // KEYS, -(-end // KEYS)):
             for head in range(each):
                 for row in range(first, last, ROWS):
                     lo, hi = _reach(spans, row, min(row + ROWS, last))
@@ -81,7 +81,7 @@ def _attended(queries, keys, values, spans, scale, mean, lse):
                 place = head * KEYS + row - first
                 whole = summed(load(total, place, 0))
                 lse[kv_head, head, row] = top[place] + np.float32(math.log(whole))
-                by = np.float32(1) / max(whole, np.float32(1e-38))
+                by = np.float32(1) / max(whole, np.float32(1e-30))
                 out = mean[kv_head, head, row]
                 for i in range(width):
                     out[i] = stored(sums[place, i] * by, out)
@@ -145,7 +145,7 @@ def _take(array, row, first):
 
 @compiled
 def _weigh(scores, halves, i, lo, hi, scale, place, sums, top, total):
-    """Turn row i of scores into weights in bfloat16, 0 beyond lo … hi, and bring what was summed to the new top."""
+    """Turn row i of scores into bfloat16 weights, ≈ 0 beyond lo … hi, and bring what was summed to the new top."""
     if lo >= hi:
         halves[i] = 0
         return

@@ -6,14 +6,23 @@ LLVM lays them out as the processor can: one, two or four registers.
 from __future__ import annotations
 
 from llvmlite import binding, ir
-from numba import types
-from numba.core import cgutils
+from numba import config, types
+from numba.core import cgutils, codegen
 from numba.extending import intrinsic, models, register_model
 
 from backend.kernels.number import LEAST, LN2_HIGH, LN2_LOW, LOG2E, MOST, TAYLOR
 
 LANES = 16
-PAIRED = bool(binding.get_host_cpu_features().get("avx512bf16"))
+
+
+def _paired() -> bool:
+    """Whether code is compiled for a processor that multiplies pairs: this one, unless numba was told otherwise."""
+    features = codegen.get_host_cpu_features() if config.CPU_FEATURES is None else config.CPU_FEATURES
+    named = (config.CPU_NAME or binding.get_host_cpu_name()) != "generic"
+    return named and "+avx512bf16" in features.split(",")
+
+
+PAIRED = _paired()
 _VECTOR = ir.VectorType(ir.FloatType(), LANES)
 
 
@@ -124,7 +133,7 @@ def save_halves(typing, array, row, first, lanes):
 
 @intrinsic
 def power(typing, lanes):
-    """e to the power of each lane, to 3e-6 (`number.exp` has more terms)."""
+    """e to the power of each lane, to 4e-6 (`number.exp` has more terms)."""
 
     def generate(context, builder, signature, arguments):
         def constant(value):

@@ -53,10 +53,17 @@ def in_tokens(goal: int, unit: Unit, text: str = "", tokens: int = 0) -> int:
     """
     if unit == "tokens":
         return goal
-    done, expected = length(unit, text, tokens), EXPECTED[unit]
-    rate = (expected.tokens * expected.weight + tokens) / (expected.weight + done)
-    remaining = max(round((goal - done) * rate), _unfinished(goal, done, unit, text))
+    done = length(unit, text, tokens)
+    remaining = max(round((goal - done) * rate(unit, done, tokens)), _unfinished(goal, done, unit, text))
     return max(tokens + remaining, 1)
+
+
+def rate(unit: Unit, done: int, tokens: int) -> float:
+    """Tokens a unit takes, after a response of `done` units and `tokens` tokens."""
+    if unit == "tokens":
+        return 1.0
+    expected = EXPECTED[unit]
+    return (expected.tokens * expected.weight + tokens) / (expected.weight + done)
 
 
 def _unfinished(goal: int, done: int, unit: Unit, text: str) -> int:

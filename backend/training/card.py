@@ -33,7 +33,7 @@ def card(adapter: Adapter, sources: Mapping[str, int], note: str) -> str:
         f"| Samples, optimiser steps | {result['samples']:,}, {result['step']:,} |",
         f"| Label tokens | {result['labels']:,} |",
         f"| Time | {result['seconds'] / 60:.0f} min on {machine['gpu'] or machine['processor']}, "
-        f"{machine['threads']} of {machine['cores']} threads |",
+        f"{machine['threads']} threads |",
         f"| Loss at the end: end mark, text | {last['loss_end']:.3f}, {last['loss_text']:.3f} |",
         f"| Longest response | {settings['longest']} tokens |",
         f"| Went on from | {Path(settings['start']).name if settings['start'] else 'the base model'} |",

@@ -285,7 +285,7 @@ class _Likelihood(nn.Module):
     """A causal LM as training needs it: embeddings [b, n, d], wanted ids [b, n] (−1: none) → nats [k] of the wanted.
 
     plain [b, n, d]: embeddings without a signal; then also the divergence [k] of the tuned model's next token from the
-    untouched one's, which reads these and whose own end marks are left out: when to end is the signal's to say.
+    untouched one's, which reads these and whose own end mark is left out: when to end is the signal's to say.
     Zeros without.
     """
 

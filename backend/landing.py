@@ -69,7 +69,8 @@ class Landing:
         if not self._plan and left <= REACH and len(written) >= self._next:
             best = self._best(logits, cache, signal, written, goal)
             # Rather than an end far from the goal, another look some tokens later: fewer are left, more is allowed.
-            near = best is not None and (left <= 0 or best.miss <= 1 + (REACH - left) / RETRY)
+            last = left <= 0 or self.cap - len(written) <= 2 * RETRY
+            near = best is not None and (last or best.miss <= 1 + (REACH - left) / RETRY)
             self._plan = [*best.tokens, self.ends[0]] if best is not None and near else []
             self._kept = (list(written), best) if best is not None else None
             self._next = len(written) + RETRY

@@ -45,8 +45,8 @@ adapters: $(VENV)/.runs
 	@$(MODEL)
 	$(PY) -m backend distill --out .cache/training/corpus.jsonl --questions 500 --turns 2 --prompts $(DATA)/instructions.jsonl
 	$(TRAIN) --method ldpe --samples 5000 --out $(COUNTING)
-	$(TRAIN) --method ldpe --start $(COUNTING) --samples 1000 --curriculum long --rate 6e-4 --out assets/adapters/ldpe
-	$(TRAIN) --method orpe --start $(COUNTING) --samples 1000 --curriculum long --rate 6e-4 --out assets/adapters/orpe
+	$(TRAIN) --method ldpe --start $(COUNTING) --match 1 --samples 2000 --curriculum long --rate 6e-4 --out assets/adapters/ldpe
+	$(TRAIN) --method orpe --start $(COUNTING) --match 1 --samples 2000 --curriculum long --rate 6e-4 --out assets/adapters/orpe
 	$(TRAIN) --method pre --start $(COUNTING) --samples 1200 --rate 8e-4 --out assets/adapters/pre
 	$(TRAIN) --method lrpe --start $(COUNTING) --samples 900 --rate 8e-4 --out assets/adapters/lrpe
 	for kind in ldpe orpe; do $(TRAIN) --method mnt_$$kind --start assets/adapters/$$kind --samples 400 \

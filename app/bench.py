@@ -42,6 +42,7 @@ CHROMIUM = (
 
 FIRST_RUN, LATER_RUN = "page in Chromium, first run", "page in Chromium, next run"
 SETTLED = 4000
+ROUNDS = 7
 
 
 class TimedLab(Lab):
@@ -60,6 +61,9 @@ class TimedLab(Lab):
 
 def page_cost(models: Models, tokens: int, repeats: int) -> dict[str, Any]:
     """Tokens/s of the same run: engine alone, with probes, over the API, and behind the page in a browser.
+
+    cost: the median share that a way loses beside the engine of the same round, since a machine is not as fast at any
+    time. runs: the rounds themselves.
 
     Every way reads the run in a thread that ends with it, as the page does: OpenMP keeps the threads of each living
     thread that computed, and lets all wait less patiently where they are more than the cores.
@@ -82,7 +86,12 @@ def page_cost(models: Models, tokens: int, repeats: int) -> dict[str, Any]:
             go()
             for way, finish in zip((name, LATER_RUN), lab.finished, strict=False):
                 seen[way].append(finish.tokens_per_second)
-    return {"tokens": tokens, "tokens_per_second": {name: statistics.median(found) for name, found in seen.items()}}
+    cost = {
+        name: statistics.median(1 - rate / engine for rate, engine in zip(found, seen["engine"], strict=True))
+        for name, found in seen.items()
+    }
+    rates = {name: statistics.median(found) for name, found in seen.items()}
+    return {"tokens": tokens, "tokens_per_second": rates, "cost": cost, "runs": seen}
 
 
 def _over_api(address: str, tokens: int) -> None:
@@ -124,9 +133,9 @@ def main() -> None:
         again = ["--page-only", "--page-tokens", str(given.page_tokens), "--out", str(given.out)]
         sys.exit(subprocess.run([sys.executable, "-m", "app.bench", *again], check=False).returncode)
     result = json.loads(given.out.read_text())
-    result["page"] = provenance(seed=0) | page_cost(models, given.page_tokens, 3)
+    result["page"] = provenance(seed=0) | page_cost(models, given.page_tokens, ROUNDS)
     for name, rate in result["page"]["tokens_per_second"].items():
-        print(f"{name:44} {rate:38.1f}", flush=True)
+        print(f"{name:44} {rate:38.1f} {result['page']['cost'][name]:8.1%}", flush=True)
     given.out.write_text(json.dumps(result, indent=1))
     print(json.dumps(result))
 

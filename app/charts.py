@@ -160,8 +160,8 @@ def length(series: Series, history: Sequence[Past] = ()) -> Chart:
         "automargin": True,
     }
     if series.finish is None and len(series):
-        grows(layout["xaxis"], min(room(len(series)), series.settings.max_new_tokens))
-        grows(layout["yaxis"], np.nanmax([target[-1], room(produced[-1])]))
+        grows(layout["xaxis"], _planned(series))
+        grows(layout["yaxis"], target[-1] if produced[-1] <= target[-1] else room(produced[-1]))
     stop = series.predicted_stop() if series.finish is None else None
     if stop is not None and stop <= series.settings.max_new_tokens:
         mark_x(layout, stop, "@c2", f"ends ≈ {stop:.0f}")
@@ -193,7 +193,7 @@ def entropy(series: Series) -> Chart:
     data.append(_layer_scale(layers))
     layout["yaxis"]["rangemode"] = "tozero"
     if series.finish is None:
-        grows(layout["xaxis"], context[-1] - len(series) + min(room(len(series)), series.settings.max_new_tokens))
+        grows(layout["xaxis"], context[-1] - len(series) + _planned(series))
         grows(layout["yaxis"], math.ceil(math.log(context[-1] - len(series) + series.settings.max_new_tokens)))
     if series.reading is not None and len(series):
         mark_x(layout, series.reading.tokens, "@muted", "response", anchor="left")
@@ -365,9 +365,16 @@ def grows(axis: dict[str, Any], *included: float) -> None:
     axis["autorangeoptions"] = {"include": list(included)}
 
 
+def _planned(series: Series) -> float:
+    """Tokens that an axis should have place for: the target and a little more until that is passed."""
+    target = (series.target[-1] or 0) if series.settings.unit == "tokens" else 0
+    planned = 1.1 * target if len(series) <= 1.1 * target else room(len(series))
+    return min(planned, series.settings.max_new_tokens)
+
+
 def room(number: float) -> float:
-    """The next doubling of 64 at or above `number`."""
-    return float(64 * 2 ** max(0, math.ceil(math.log2(max(number, 1) / 64))))
+    """256, or the next fourfold of it at or above `number`: an axis that grows is drawn anew, which is dear."""
+    return float(256 * 4 ** max(0, math.ceil(math.log(max(number, 1) / 256, 4))))
 
 
 def distance_axis(layout: dict[str, Any], top: float) -> None:

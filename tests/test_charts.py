@@ -126,7 +126,7 @@ def test_axes_leave_room_while_a_run_grows_and_fit_it_in_the_end():
     fits = [[chart.layout[axis].get("autorangeoptions") for axis in ("xaxis", "yaxis")] for chart in drawn(60)]
     assert fits == [[chart.layout[axis].get("autorangeoptions") for axis in ("xaxis", "yaxis")] for chart in drawn(61)]
     length, entropy = (found[0]["include"][0] for found in fits[:2])
-    assert (length, entropy) == (64, PROMPT - 1 + 64)
+    assert (length, entropy) == (pytest.approx(110), pytest.approx(PROMPT - 1 + 110))
     assert all("autorangeoptions" not in chart.layout["xaxis"] for chart in drawn(60, done=True))
 
 
@@ -134,8 +134,8 @@ def drawn(tokens: int, done: bool = False) -> list[charts.Chart]:
     return all_charts(run(tokens, done=done))[:3]
 
 
-@pytest.mark.parametrize(("number", "reached"), [(0, 64), (1, 64), (64, 64), (65, 128), (5000, 8192)])
-def test_room_doubles(number, reached):
+@pytest.mark.parametrize(("number", "reached"), [(0, 256), (1, 256), (256, 256), (257, 1024), (5000, 16384)])
+def test_room_grows_fourfold(number, reached):
     assert charts.room(number) == reached
 
 

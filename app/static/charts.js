@@ -67,9 +67,9 @@ window.LengthLab = (() => {
   // One queue for all charts. Moving lines is cheap and done for all of them in one picture; a whole drawing is dear, so
   // each picture has one at most: of a chart whose lines cannot be moved, or else of one that was not drawn whole for
   // long. While something runs, drawing takes about SHARE of the page's time, so that a slow machine sees fewer
-  // pictures, never late ones, and the model keeps its cores: with few of them the charts are drawn every second time
+  // pictures, never late ones, and the model keeps its cores: with few of them the charts are drawn every third time
   // that data come. A picture is made together with the one that shows new text where data come in time for that.
-  const SHARE = 0.2, SLOWEST = 150, FEW = navigator.hardwareConcurrency <= 2 ? 350 : 0, LATE = 60;
+  const SHARE = 0.2, SLOWEST = 150, FEW = navigator.hardwareConcurrency <= 2 ? 550 : 0, LATE = 60;
   const waiting = new Set();
   let asked = false, timer = 0, last = 0, rest = 0;
   function drawWaiting() {
@@ -187,7 +187,7 @@ window.LengthLab = (() => {
       if (!running && held) { [payload, held] = [held, null]; }
       if (same) return;
       latest = payload;
-      root.dataset.run = payload.run;
+      if (root.dataset.run !== payload.run) root.dataset.run = payload.run;
       root.dataset.received = payload.frame;
       clearTimeout(quiet);
       quiet = setTimeout(() => { if (plot.offsetParent) spoken.textContent = latest.summary; }, 1500);

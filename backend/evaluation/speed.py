@@ -12,7 +12,7 @@ import gc
 import json
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -112,13 +112,15 @@ def cases(models: Models, bench: Bench, contexts: tuple[int, ...] = CONTEXTS) ->
         gc.collect()
 
 
-def long_cases(models: Models, bench: Bench, contexts: tuple[int, ...] = LONG) -> Iterator[Speed]:
+def long_cases(
+    models: Models, bench: Bench, contexts: Sequence[int] = LONG, windows: Sequence[int] = WINDOWS
+) -> Iterator[Speed]:
     """At long contexts in bf16: plain attention of transformers and of the engine, Λ, and dynamic PIC both ways."""
     model, runner = reference("bf16"), Runner(models.load("embedded", "bf16"))
-    windows = {f"Λ {n}": Policy(window=n, sinks=10, limit=n) for n in WINDOWS}
+    named = {f"Λ {n}": Policy(window=n, sinks=10, limit=n) for n in windows}
     dynamic = Policy(kind="dynamic", ratio=4.0)
     for n in contexts:
-        for name, policy in windows.items():
+        for name, policy in named.items():
             yield from bench.case(f"engine bf16, {name}", n, partial(engine_readers, runner, policy), runner)
         if n <= LONGEST["engine"]:
             yield from bench.case("engine bf16", n, partial(engine_readers, runner, Policy()), runner)
@@ -248,12 +250,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m backend.evaluation.speed", description="Speed at long contexts.")
     parser.add_argument("--tokens", type=int, default=32, help="tokens written in each case (default 32)")
     parser.add_argument("--contexts", type=int, nargs="+", default=LONG, help="tokens of context (4096 … 131072)")
+    parser.add_argument("--windows", type=int, nargs="+", default=WINDOWS, help="Λ windows (1024 2048 4096)")
     parser.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args()
     models = Models(["embedded"])
     bench, result = begun(models, given.tokens, say)
     result["long"] = []
-    for row in long_cases(models, bench, tuple(given.contexts)):
+    for row in long_cases(models, bench, given.contexts, given.windows):
         result["long"] += measured(iter([row]), say)
         given.out.write_text(json.dumps(result, indent=1))
 

@@ -69,7 +69,7 @@ class Landing:
         if not self._plan and left <= REACH and len(written) >= self._next:
             best = self._best(logits, cache, signal, written, goal)
             # Rather than an end far from the goal, another look some tokens later: fewer are left, more is allowed.
-            last = left <= 0 or self.cap - len(written) <= 2 * RETRY
+            last = left <= RETRY or self.cap - len(written) <= 2 * RETRY
             near = best is not None and (last or best.miss <= 1 + (REACH - left) / RETRY)
             self._plan = [*best.tokens, self.ends[0]] if best is not None and near else []
             self._kept = (list(written), best) if best is not None else None
@@ -109,10 +109,10 @@ class Landing:
                 yield Ending(tokens[len(written) :], miss, (nats + end) / (len(tokens) - len(written) + 1))
             if len(tokens) >= most or self.stopped():
                 return
-            token = self._chosen(logits, random)
-            if token in self.ends:
-                return
-            nats -= float(torch.log_softmax(logits, -1)[token])
+            likely = torch.log_softmax(logits, -1)
+            # An end mark amid a sentence, which the count asks for near the goal, would leave nothing to choose from.
+            token = self._chosen(likely.index_fill(0, torch.tensor(self.ends, device=likely.device), -torch.inf), random)
+            nats -= float(likely[token])
             tokens.append(token)
             if signal is not None:
                 signal.retarget(self._in_tokens(goal, tokens))

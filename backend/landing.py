@@ -111,7 +111,8 @@ class Landing:
                 return
             likely = torch.log_softmax(logits, -1)
             # An end mark amid a sentence, which the count asks for near the goal, would leave nothing to choose from.
-            token = self._chosen(likely.index_fill(0, torch.tensor(self.ends, device=likely.device), -torch.inf), random)
+            ends = torch.tensor(self.ends, device=likely.device)
+            token = self._chosen(likely.index_fill(0, ends, -torch.inf), random)
             nats -= float(likely[token])
             tokens.append(token)
             if signal is not None:

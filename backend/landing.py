@@ -99,19 +99,19 @@ class Landing:
         """Every sentence's end on one continuation."""
         cache, signal, tokens, nats = copy.deepcopy(cache), copy.copy(signal), list(written), 0.0
         most = min(self._in_tokens(goal, written) + SLACK, self.cap)
+        ends = torch.tensor(self.ends, device=logits.device)
         while True:
+            likely = torch.log_softmax(logits, -1)
             text = self.tokenizer.decode(tokens)
             if final(text):
                 # Ends that the model does not want cost what it would have to be persuaded.
-                end = -float(torch.log_softmax(logits, -1)[list(self.ends)].logsumexp(-1))
+                end = -float(likely[ends].logsumexp(-1))
                 done = length(self.unit, text, len(tokens))
                 miss = abs(done - goal) * rate(self.unit, done, len(tokens))
                 yield Ending(tokens[len(written) :], miss, (nats + end) / (len(tokens) - len(written) + 1))
             if len(tokens) >= most or self.stopped():
                 return
-            likely = torch.log_softmax(logits, -1)
             # An end mark amid a sentence, which the count asks for near the goal, would leave nothing to choose from.
-            ends = torch.tensor(self.ends, device=likely.device)
             token = self._chosen(likely.index_fill(0, ends, -torch.inf), random)
             nats -= float(likely[token])
             tokens.append(token)

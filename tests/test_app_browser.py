@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import threading
 import time
@@ -251,6 +252,23 @@ def test_wrapping_up_sets_a_near_target(visit):
     visitor.page.wait_for_function("document.querySelector('#figures-run [data-field=target]').textContent < 80")
     visitor.ends()
     assert float(visitor.page.input_value("#target input[type=number]")) < 80
+
+
+def test_positions_are_the_runs_while_it_writes_and_then_the_forms(visit):
+    prompt = "Write a long story about the sea."
+    endless = {"method": "exp_decay", "target": 900, "max_new_tokens": 500}
+    visitor = visit(query=link(prompt=prompt, pic="dynamic", ratio=4, recent=30, **endless))
+    words = visitor.page.locator("#chart-positions .ll-words")
+    expect(words).to_contain_text(re.compile(r"squeezed by 4, .*the last of 5"))
+    words.scroll_into_view_if_needed()
+    visitor.generate()
+    expect(words).to_contain_text(re.compile(r"squeezed by 4, .*the last of [12]?\d\d tokens.*the first token"))
+    visitor.number("ratio", 8)
+    visitor.page.wait_for_timeout(1500)
+    assert visitor.page.is_enabled("#stop") and "squeezed by 4" in words.inner_text()
+    visitor.page.click("#stop")
+    visitor.ends()
+    expect(words).to_contain_text(re.compile(r"squeezed by 8, .*the last of 5"))
 
 
 def test_a_link_restores_settings_and_says_what_it_left_out(visit):

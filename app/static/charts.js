@@ -37,6 +37,7 @@ window.LengthLab = (() => {
 
   // What a stream brings, by name: kept until the component of that name is there, then handed to it.
   const receivers = new Map(), kept = new Map();
+  let underway = false;
   function deliver(name, value, running = false) {
     const receive = receivers.get(name);
     if (receive) receive(value, running); else kept.set(name, value);
@@ -51,6 +52,7 @@ window.LengthLab = (() => {
   function stream(props, watch) {
     let source = null;
     function hand({ parts, texts, running }) {
+      underway = running;
       for (const [name, value] of Object.entries({ ...texts, ...parts })) deliver(name, value, running);
     }
     function receive() {
@@ -180,8 +182,9 @@ window.LengthLab = (() => {
     };
 
     function receive(payload, running, own = false) {
-      // What the form would do waits until the run is over.
-      if (own && self.running) { held = payload; return; }
+      // What the form would do waits until the run is over, which a run that fails says without a last chart.
+      if (own && self.running && underway) { held = payload; return; }
+      if (own || payload.run !== latest?.run) held = null;
       const same = latest && payload.frame === latest.frame && payload.run === latest.run && running;
       self.running = running;
       if (!running && held) { [payload, held] = [held, null]; }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -61,12 +61,12 @@ def _harness(options: argparse.Namespace) -> int:
     least = CHOICES if options.data else 1
     if options.limit is not None and options.limit < least:
         raise ValueError(f"--limit {options.limit}: give at least {least}")
-    writable(options.out)
+    _writable(options.out)
     with tempfile.TemporaryDirectory() as scratch:
         own = [summaries(options.data, options.limit or 200, Path(scratch) / "t.json")] if options.data else []
         models = Models(allowed(more=[options.model]))
         result = evaluate(models, options.model, options.method, [*own, *options.task], options.limit, say)
-    keep(options.out, result)
+    _keep(options.out, result)
     return 0
 
 
@@ -104,10 +104,10 @@ def _texts(options: argparse.Namespace, lengths: Sequence[int], shortest: int) -
 def _recall(options: argparse.Namespace) -> int:
     from backend.evaluation.recall import LENGTHS, evaluate
 
-    writable(options.out)
+    _writable(options.out)
     lab, texts, lengths = _texts(options, LENGTHS, 64)
     for result in evaluate(lab, options.model, texts, lengths, options.longest, say):
-        keep(options.out, result)
+        _keep(options.out, result)
     return 0
 
 
@@ -121,15 +121,13 @@ def _add_perplexity(command: argparse.ArgumentParser) -> None:
 def _perplexity(options: argparse.Namespace) -> int:
     from backend.evaluation.fluency import LENGTHS, POLICIES, TAIL, earlier, evaluate
 
-    policies = options.policy or list(POLICIES)
-    if wrong := [policy for policy in policies if policy not in POLICIES]:
-        raise ValueError(f"there is no policy {wrong[0]!r}: choose of {', '.join(POLICIES)}")
-    writable(options.out)
+    policies = _policies(options, POLICIES)
+    _writable(options.out)
     lab, texts, lengths = _texts(options, LENGTHS, TAIL)
     before = _before(options.out, lambda found: earlier(found, options.model))
     result = None
     for result in evaluate(lab, options.model, texts, policies, lengths, options.longest, before, say):
-        keep(options.out, result)
+        _keep(options.out, result)
     if result is None:
         raise ValueError("nothing to measure: give longer texts, smaller --lengths or a larger --longest")
     for row in [*result["perplexity"], *result["same_tokens"]]:
@@ -155,9 +153,7 @@ def _longform(options: argparse.Namespace) -> int:
     from backend.evaluation.longform import asked, earlier, evaluate, judge, policies
     from backend.models import Models, allowed
 
-    names = options.policy or list(policies())
-    if wrong := [name for name in names if name not in policies()]:
-        raise ValueError(f"there is no policy {wrong[0]!r}: choose of {', '.join(policies())}")
+    names = _policies(options, policies())
     if options.prompts < 1:
         raise ValueError(f"--prompts {options.prompts}: give at least 1")
     common = {
@@ -166,13 +162,21 @@ def _longform(options: argparse.Namespace) -> int:
         "recent": options.recent,
         "repetition_penalty": options.repetition_penalty,
     }
-    writable(options.out)
+    _writable(options.out)
     before = _before(options.out, earlier)
     score = judge(options.judge) if options.judge else None
     prompts = asked(options.data, options.prompts)
     for result in evaluate(Lab(Models(allowed(more=[options.model]))), prompts, names, common, before, score, say):
-        keep(options.out, result)
+        _keep(options.out, result)
     return 0
+
+
+def _policies(options: argparse.Namespace, known: Collection[str]) -> list[str]:
+    """The policies asked for, or all that are known."""
+    chosen = options.policy or list(known)
+    if wrong := [name for name in chosen if name not in known]:
+        raise ValueError(f"there is no policy {wrong[0]!r}: choose of {', '.join(known)}")
+    return chosen
 
 
 def _before(file: Path, checked: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any] | None:
@@ -187,7 +191,7 @@ def _before(file: Path, checked: Callable[[dict[str, Any]], dict[str, Any]]) -> 
         raise ValueError(f"{file} cannot be gone on from, {error}: give another --out, or delete it") from error
 
 
-def writable(file: Path) -> None:
+def _writable(file: Path) -> None:
     """Make room for a result file. ValueError with a sentence where it cannot be written, before it is measured."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -197,7 +201,7 @@ def writable(file: Path) -> None:
         raise ValueError(f"{file} is a folder: give a file as --out")
 
 
-def keep(file: Path, result: dict[str, Any]) -> None:
+def _keep(file: Path, result: dict[str, Any]) -> None:
     """Write a result file, whole or not at all. ValueError with a sentence where it cannot be written."""
     scratch = file.with_suffix(".new")
     try:
@@ -215,14 +219,14 @@ def _length(options: argparse.Namespace) -> int:
         raise ValueError(f"--prompts {options.prompts}: give at least 1")
     if not 0 <= options.landing <= MAX_LANDING:
         raise ValueError(f"--landing {options.landing}: give 0 to {MAX_LANDING}")
-    writable(options.out / "length.json")
+    _writable(options.out / "length.json")
     models = Models(allowed(more=[options.model]))
     for method in options.method:
         result = evaluate(
             models, options.model, method, options.prompts, options.ranges, options.data, options.adapter, say,
             options.landing,
         )
-        keep(options.out / (f"{method}_landing.json" if options.landing else f"{method}.json"), result)
+        _keep(options.out / (f"{method}_landing.json" if options.landing else f"{method}.json"), result)
         for name, found in result["summary"].items():
             say(f"{method:14} {name:20} " + "  ".join(f"{key} {value:.3g}" for key, value in found.items()))
         say(f"{method:14} quality {json.dumps(result['quality'])}")

@@ -229,21 +229,23 @@ def larger(typing, a, b):
     return _KIND(_KIND, _KIND), generate
 
 
+def _folded(builder, value, join):
+    """One number of sixteen lanes, by halves; join: of two vectors."""
+    width = LANES
+    while width > 1:
+        width //= 2
+        index = ir.VectorType(ir.IntType(32), width)
+        halves = (ir.Constant(index, list(range(at, at + width))) for at in (0, width))
+        value = join(*(builder.shuffle_vector(value, value, half) for half in halves))
+    return builder.extract_element(value, ir.IntType(32)(0))
+
+
 @intrinsic
 def largest(typing, lanes):
     """The largest of sixteen lanes."""
 
     def generate(context, builder, signature, arguments):
-        value, width = arguments[0], LANES
-        while width > 1:
-            width //= 2
-            index = ir.VectorType(ir.IntType(32), width)
-            halves = [
-                builder.shuffle_vector(value, value, ir.Constant(index, list(range(at, at + width))))
-                for at in (0, width)
-            ]
-            value = builder.select(builder.fcmp_ordered(">", *halves), *halves)
-        return builder.extract_element(value, ir.IntType(32)(0))
+        return _folded(builder, arguments[0], lambda a, b: builder.select(builder.fcmp_ordered(">", a, b), a, b))
 
     return types.float32(_KIND), generate
 
@@ -253,13 +255,7 @@ def total(typing, lanes):
     """The sum of sixteen lanes, by halves."""
 
     def generate(context, builder, signature, arguments):
-        value, width = arguments[0], LANES
-        while width > 1:
-            width //= 2
-            index = ir.VectorType(ir.IntType(32), width)
-            halves = (ir.Constant(index, list(range(at, at + width))) for at in (0, width))
-            value = builder.fadd(*(builder.shuffle_vector(value, value, half) for half in halves))
-        return builder.extract_element(value, ir.IntType(32)(0))
+        return _folded(builder, arguments[0], builder.fadd)
 
     return types.float32(_KIND), generate
 

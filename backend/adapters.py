@@ -31,6 +31,16 @@ class AdapterError(ValueError):
     """An adapter that cannot be used; the message is a sentence that says what to do."""
 
 
+@dataclass(frozen=True, slots=True)
+class LongformSettings:
+    """The positions under which an adapter for long texts was trained (004 §3.2): kind and numbers of a `Policy`."""
+
+    kind: Literal["none", "ntk", "dynamic"]
+    ratio: float
+    initial: int
+    recent: int
+
+
 class _SignalFile(BaseModel):
     """signal.json: what the LoRA was trained on, and with which signal."""
 
@@ -41,6 +51,7 @@ class _SignalFile(BaseModel):
     width: int = Field(ge=2)
     sha256: str
     signal: SignalSettings | None
+    longform: LongformSettings | None = None
 
 
 VERSION: int = _SignalFile.model_fields["version"].default
@@ -51,17 +62,20 @@ class Adapter:
     """A checked adapter folder.
 
     path: the folder, for Models.load. settings: its signal, None where the target stands in the prompt. base: id of
-    the model it was trained on. width: of that model's embeddings.
+    the model it was trained on. width: of that model's embeddings. longform: where it has no target, but writes long.
     """
 
     path: Path
     settings: SignalSettings | None
     base: str
     width: int
+    longform: LongformSettings | None = None
 
     @property
     def method(self) -> Method:
         """The length method it serves."""
+        if self.longform is not None:
+            return "sft" if self.longform.kind == "none" else cast(Method, f"sft_{self.longform.kind}")
         if self.settings is None:
             return "prompted_tuned"
         return cast(Method, f"mnt_{self.settings.kind}" if self.settings.mnt else self.settings.kind)
@@ -86,7 +100,7 @@ class Adapter:
                 raise AdapterError(f"the adapter in {path} lacks {name}: copy the whole folder, or train it again")
         stored = _stored(path)
         _check_lora(path, stored)
-        return cls(path, stored.signal, stored.base, stored.width)
+        return cls(path, stored.signal, stored.base, stored.width, stored.longform)
 
 
 def base_of(model: str) -> str:
@@ -110,11 +124,13 @@ def available(model: str) -> dict[str, str | None]:
     return {method: _missing(method, model) for method in get_args(Method)}
 
 
-def save(path: str | Path, lora: Any, settings: SignalSettings | None, base: str) -> Adapter:
+def save(
+    path: str | Path, lora: Any, settings: SignalSettings | None, base: str, longform: LongformSettings | None = None
+) -> Adapter:
     """Write an adapter folder, whole or not at all, in the place of an older one.
 
     lora: the trained peft model. settings: the signal it was trained with, if any. base: id of the model below it,
-    'embedded' or a hub id.
+    'embedded' or a hub id. longform: the positions it was trained under, where it was trained on long texts.
     """
     from peft import get_peft_model_state_dict
     from safetensors.torch import save_file
@@ -130,7 +146,7 @@ def save(path: str | Path, lora: Any, settings: SignalSettings | None, base: str
         (folder / CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True, default=sorted))
         save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, folder / WEIGHTS)
         width = lora.get_input_embeddings().weight.shape[1]
-        stored = _SignalFile(base=base_of(base), width=width, sha256=_digest(folder / WEIGHTS), signal=settings)
+        stored = _SignalFile(base=base_of(base), width=width, sha256=_digest(folder / WEIGHTS), signal=settings, longform=longform)
         (folder / SIGNAL).write_text(stored.model_dump_json(indent=2))
         Adapter.load(folder)
         if path.exists():

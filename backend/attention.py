@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -39,12 +40,21 @@ class Frame:
     exact: bool = False
 
 
-_frame: ContextVar[Frame] = ContextVar("frame")
+class Attention(Protocol):
+    """Attention without a cache, in the place of ours."""
+
+    probe: None
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+        """q [b, heads, n, width], k and v [b, kv heads, n, width], all unrotated → [b, n, heads, width]."""
+
+
+_frame: ContextVar[Frame | Attention] = ContextVar("frame")
 
 
 @contextmanager
-def framed(frame: Frame) -> Iterator[None]:
-    """Let the model's attention in this context use these caches; other threads keep their own."""
+def framed(frame: Frame | Attention) -> Iterator[None]:
+    """Let the model's attention in this context use these caches, or this attention; other threads keep their own."""
     token = _frame.set(frame)
     try:
         yield
@@ -52,7 +62,7 @@ def framed(frame: Frame) -> Iterator[None]:
         _frame.reset(token)
 
 
-def current_frame() -> Frame | None:
+def current_frame() -> Frame | Attention | None:
     """The frame of the forward call under way in this context, if it is one of ours."""
     return _frame.get(None)
 
@@ -67,6 +77,8 @@ def framed_attention(module, query, key, value, attention_mask, scaling=None, **
     if frame is None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **kwargs)
     scale = scaling if scaling is not None else query.shape[-1] ** -0.5
+    if not isinstance(frame, Frame):
+        return frame.attend(query, key, value, scale), None
     slopes = getattr(module, "framed_slopes", None)
     layer = module.layer_idx
     if len(frame.caches) == 1 and not frame.padding[0]:

@@ -7,14 +7,27 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 Method = Literal[
-    "none", "prompted", "prompted_tuned", "exp_decay", "ldpe", "orpe", "lrpe", "pre", "mnt_ldpe", "mnt_orpe"
+    "none",
+    "prompted",
+    "prompted_tuned",
+    "exp_decay",
+    "ldpe",
+    "orpe",
+    "lrpe",
+    "pre",
+    "mnt_ldpe",
+    "mnt_orpe",
+    "sft",
+    "sft_ntk",
+    "sft_dynamic",
 ]
 Unit = Literal["tokens", "words", "characters"]
 Pic = Literal["none", "naive", "ntk", "dynamic"]
 Precision = Literal["bf16", "fp32", "int8", "int4", "4bit"]
 
 SIGNAL_METHODS: tuple[Method, ...] = ("ldpe", "orpe", "lrpe", "pre", "mnt_ldpe", "mnt_orpe")
-ADAPTER_METHODS: tuple[Method, ...] = ("prompted_tuned", *SIGNAL_METHODS)
+LONG_METHODS: tuple[Method, ...] = ("sft", "sft_ntk", "sft_dynamic")
+ADAPTER_METHODS: tuple[Method, ...] = ("prompted_tuned", *SIGNAL_METHODS, *LONG_METHODS)
 LIMIT_METHODS: tuple[Method, ...] = ("mnt_ldpe", "mnt_orpe")
 PROMPTED_METHODS: tuple[Method, ...] = ("prompted", "prompted_tuned")
 
@@ -120,7 +133,7 @@ class RunSettings(BaseModel):
     @property
     def steered(self) -> bool:
         """Whether a target (or limit) acts on this run at all."""
-        return self.method != "none"
+        return self.method not in ("none", *LONG_METHODS)
 
     @property
     def goal(self) -> int:

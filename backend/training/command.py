@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backend import jsonlines
+from backend.settings import ADAPTER_METHODS
 from backend.terminal import say
 from backend.training.settings import PRESETS, TrainSettings
 
 if TYPE_CHECKING:
     from backend.models import Loaded
 
-METHODS = ("ldpe", "orpe", "lrpe", "pre", "mnt_ldpe", "mnt_orpe", "prompted_tuned")
 
 
 def add(commands: Any) -> None:
@@ -38,7 +38,7 @@ def _add_train(command: argparse.ArgumentParser) -> None:
         flag = f"--{field.name.replace('_', '-')}"
         default = "" if field.default is MISSING or field.default is None else f" ({field.default})"
         if field.name == "method":
-            command.add_argument(flag, choices=METHODS, required=True, help="length method")
+            command.add_argument(flag, choices=ADAPTER_METHODS, required=True, help="length method")
         elif isinstance(field.default, bool):
             command.add_argument(flag, action="store_true", default=argparse.SUPPRESS)
         elif isinstance(field.default, tuple):
@@ -73,7 +73,8 @@ def _train(options: argparse.Namespace) -> int:
     loaded = _loaded(settings.model, "4bit" if settings.load_in_4bit else "bf16")
     read = [text for file in options.data for text in texts(file)]
     read += [text for name in options.hub for text in hub_texts(name, options.hub_rows, settings.seed)]
-    found = samples(read, loaded.tokenizer, settings.longest_prompt, settings.longest)
+    whole = settings.shortest if settings.longform else 0
+    found = samples(read, loaded.tokenizer, settings.longest_prompt, settings.longest, whole)
     print(f"{len(found):,} samples from {len(read):,} texts", flush=True)
     used = {sample.text for sample in found}
     sources = Counter(text.source for text in read if text.prompt in used)

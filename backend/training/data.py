@@ -81,16 +81,22 @@ def hub_texts(name: str, most: int, seed: int = 0) -> Iterator[Text]:
 
 
 def samples(
-    texts: Iterable[Text], tokenizer: PreTrainedTokenizerBase, longest_prompt: int, longest: int
+    texts: Iterable[Text], tokenizer: PreTrainedTokenizerBase, longest_prompt: int, longest: int, whole: int = 0
 ) -> list[Sample]:
-    """Tokenised texts, responses cut to fit; without those held out, of a longer prompt or with no sentence end."""
+    """Tokenised texts, responses cut to fit; without those held out, of a longer prompt or with no sentence end.
+
+    whole: above 0, responses are kept whole instead, those between so many tokens and `longest`.
+    """
     found = []
     for text in texts:
         if held_out(text.prompt) or not text.prompt.strip():
             continue
         prompt = tuple(prompt_ids(text.prompt, tokenizer))
         response = tokenizer(text.response.strip(), add_special_tokens=False)["input_ids"][: longest + 1]
-        cuts = tuple(cut for cut in sentence_lengths(response, tokenizer) if cut <= longest)
+        if whole:
+            cuts = (len(response),) if whole <= len(response) <= longest else ()
+        else:
+            cuts = tuple(cut for cut in sentence_lengths(response, tokenizer) if cut <= longest)
         if cuts and len(prompt) <= longest_prompt:
             found.append(Sample(text.prompt, prompt, tuple(response), cuts))
     return found

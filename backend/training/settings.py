@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
-from backend.settings import Method
+from backend.adapters import LongformSettings
+from backend.settings import LONG_METHODS, Method
 from backend.training.curriculum import EVEN, LONG, SHORT_FIRST, Stage
 
 CURRICULA = {"short-first": SHORT_FIRST, "long": LONG, "even": EVEN}
@@ -20,6 +21,8 @@ class TrainSettings:
     optimiser step. gain: strength of the signal beside the token embeddings. longest_prompt, longest: tokens kept.
     match: share of the text's loss that is its divergence from the untouched model, the rest being the texts' own.
     curriculum: 'short-first', 'long' or 'even'. targets: modules with a LoRA, 'all-linear' or names by commas.
+    shortest: responses of fewer tokens are left out where answers are trained on whole (PIC-SFT), with batches of one.
+    ratio, initial, recent: of the compressed positions there; segment: tokens that share them (004 §3.2).
     start: an adapter to go on from. mnt_sigma, mnt_most: Max New Tokens++'s largest scale and shift, in tokens.
     """
 
@@ -39,6 +42,11 @@ class TrainSettings:
     longest_prompt: int = 300
     longest: int = 224
     curriculum: str = "short-first"
+    shortest: int = 1
+    ratio: float = 4.0
+    initial: int = 10
+    recent: int = 600
+    segment: int = 128
     mnt_sigma: float = 64.0
     mnt_most: int = 256
     start: str | None = None
@@ -48,18 +56,28 @@ class TrainSettings:
     def __post_init__(self) -> None:
         if self.curriculum not in CURRICULA:
             raise ValueError(f"there is no curriculum {self.curriculum!r}: choose one of {', '.join(CURRICULA)}")
-        for name in ("samples", "budget", "accumulate", "rank", "longest_prompt", "longest", "mnt_most"):
+        for name in ("samples", "budget", "accumulate", "rank", "longest_prompt", "longest", "mnt_most", "shortest", "recent", "segment"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name.replace('_', ' ')} is {getattr(self, name)}: give at least 1")
         if not 0 <= self.gain < math.inf:
             raise ValueError(f"gain is {self.gain}: give a number from 0")
-        for name in ("alpha", "rate", "mnt_sigma"):
+        if self.initial < 0:
+            raise ValueError(f"initial is {self.initial}: give at least 0")
+        for name in ("alpha", "rate", "ratio", "mnt_sigma"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name.replace('_', ' ')} is {getattr(self, name)}: give a number above 0")
         if not 0 <= self.match <= 1:
             raise ValueError(f"match is {self.match}: give a share from 0 to 1")
         if not 0 <= self.dropout < 1 or not all(0 <= beta < 1 for beta in self.betas):
             raise ValueError("dropout and betas go from 0 to below 1")
+
+    @property
+    def longform(self) -> LongformSettings | None:
+        """The positions that PIC-SFT trains under; NTK's factor is on the RoPE base."""
+        if self.method not in LONG_METHODS:
+            return None
+        kind = cast(Any, self.method.removeprefix("sft").removeprefix("_") or "none")
+        return LongformSettings(kind, self.ratio if kind != "none" else 1.0, self.initial, self.recent)
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -73,5 +91,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "rate": 3e-4, "longest_prompt": 2048, "longest": 2048, "curriculum": "even", "mnt_sigma": 2048.0,
         "mnt_most": 4096,
     },
+    # 004 §4.1: three epochs of its data, whole; there with all weights at a rate of 5e-5, here with a LoRA's.
+    "long": {"samples": 840, "longest_prompt": 300, "longest": 3584, "shortest": 1500, "curriculum": "even"},
     "smoke": {"samples": 200, "longest": 40},
 }  # fmt: skip

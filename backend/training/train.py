@@ -14,6 +14,7 @@ import random
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, fields
 from itertools import islice
 from pathlib import Path
@@ -24,10 +25,13 @@ from torch import Tensor, nn
 
 from backend import adapters, jsonlines
 from backend.adapters import Adapter
+from backend.attention import framed
 from backend.evaluation.machine import provenance
+from backend.families import attach
 from backend.models import Loaded
+from backend.positions import Policy, Rope
 from backend.prompt import end_ids
-from backend.settings import LIMIT_METHODS
+from backend.settings import LIMIT_METHODS, SIGNAL_METHODS
 from backend.signals import Kind, SignalSettings, signal_rows
 from backend.signals.mnt import MntSettings, shifts, sigma
 from backend.signals.pre import noisy, pre, progress
@@ -36,6 +40,7 @@ from backend.signals.scale import constant
 from backend.training.card import card
 from backend.training.curriculum import learning_rate, stage
 from backend.training.data import Sample, batches, prompt_ids
+from backend.training.segments import Segmented
 from backend.training.settings import TrainSettings
 
 CHECKPOINT = "checkpoint.pt"
@@ -107,7 +112,10 @@ class _Run:
         self.loaded, self.samples, self.settings, self.folder = loaded, samples, settings, folder
         self.accelerator = Accelerator()
         torch.manual_seed(settings.seed)
-        if loaded.model.device.type == "cpu":
+        self.longform = settings.longform
+        if self.longform is not None:
+            attach(loaded.model)
+        elif loaded.model.device.type == "cpu":
             # Over a few hundred tokens the fused attention takes five times as long backwards.
             loaded.model.set_attn_implementation("eager")
         self.lora = _lora(loaded, settings)
@@ -146,7 +154,7 @@ class _Run:
         for parameter in self.lora.parameters():
             if parameter.requires_grad:
                 parameter.data = parameter.data.half()
-        adapter = adapters.save(out, self.lora, self.signal, self.settings.model)
+        adapter = adapters.save(out, self.lora, self.signal, self.settings.model, self.longform)
         about = provenance(self.settings.seed) | {"settings": asdict(self.settings), "result": asdict(self.progress)}
         (out / "training.json").write_text(json.dumps(about, indent=1))
         shutil.copy(self.folder / LOG, out / LOG)
@@ -160,7 +168,8 @@ class _Run:
         while True:
             order = random.Random(f"{settings.seed} {epoch}")
             now = stage(settings.stages, drawn / settings.samples)
-            found = batches(self.samples, now.longest, settings.budget, order, now.anywhere, self._prompt)
+            budget = settings.budget if self.longform is None else 1
+            found = batches(self.samples, now.longest, budget, order, now.anywhere, self._prompt)
             if not found[0]:
                 raise ValueError(f"no response has a sentence end within {now.longest} tokens: give other data")
             # Every process must take part in each step with as many batches as the others.
@@ -214,8 +223,18 @@ class _Run:
         embeds = plain = self.lora.get_input_embeddings()(tokens)
         if self.signal is not None:
             embeds = (embeds + self._rows(rows, width, share).to(embeds.device)).to(embeds.dtype)
-        nll, strayed = self.model(embeds, wanted, plain if self.settings.match else None)
+        with self._positions():
+            nll, strayed = self.model(embeds, wanted, plain if self.settings.match else None)
         return nll, strayed, _last_of_row(wanted >= 0)
+
+    def _positions(self) -> AbstractContextManager[None]:
+        """The attention that PIC-SFT trains with; the model's own for every other method."""
+        if self.longform is None:
+            return nullcontext()
+        found = self.longform
+        policy = Policy(kind=found.kind, ratio=found.ratio, initial=found.initial, recent=found.recent)
+        rope = Rope.of(self.loaded.model.config, policy.base_factor)
+        return framed(Segmented(policy, rope, self.settings.segment))
 
     def _rows(self, rows: Rows, width: int, share: float) -> Tensor:
         """The length signal [b, width, d] as training shows it: counts shifted for MNT++, noise on PRE."""
@@ -323,7 +342,7 @@ def _last_of_row(labelled: Tensor) -> Tensor:
 
 
 def _signal(loaded: Loaded, settings: TrainSettings, shortest: int) -> SignalSettings | None:
-    if settings.method == "prompted_tuned":
+    if settings.method not in SIGNAL_METHODS:
         return None
     table = loaded.model.get_input_embeddings().weight
     return SignalSettings(

@@ -40,6 +40,9 @@ train-smoke: $(VENV)/.runs
 DATA ?= ../shared/data
 TRAIN := $(PY) -m backend train --data .cache/training/corpus.jsonl --longest-prompt 76 --note "Answers written by \
 SmolLM2-135M-Instruct (Apache-2.0) to questions it wrote itself and to instructions of self-instruct and arena-hard (Apache-2.0)."
+LONG := $(PY) -m backend train --preset long --samples 60 --shortest 2000 --rate 8e-4 --data $(DATA)/longform.jsonl \
+	--data $(DATA)/responses.jsonl --note "Answers written by LongWriter-9B and by open models of 7 to 34 billion \
+parameters to the prompts of HelloBench (MIT)."
 COUNTING := .cache/training/counting/ldpe
 adapters: $(VENV)/.runs
 	@$(MODEL)
@@ -52,6 +55,9 @@ adapters: $(VENV)/.runs
 	for kind in ldpe orpe; do $(TRAIN) --method mnt_$$kind --start assets/adapters/$$kind --samples 400 \
 		--curriculum even --rate 5e-4 --out assets/adapters/mnt_$$kind || exit 1; done
 	$(TRAIN) --method prompted_tuned --samples 700 --out assets/adapters/prompted_tuned
+	$(LONG) --method sft --out assets/adapters/sft
+	$(LONG) --method sft_ntk --ratio 16 --out assets/adapters/sft_ntk
+	$(LONG) --method sft_dynamic --out assets/adapters/sft_dynamic
 
 lengths: $(VENV)/.develops
 	@$(MODEL)
@@ -69,6 +75,7 @@ far: $(VENV)/.develops
 longform: $(VENV)/.develops
 	@$(MODEL)
 	$(PY) -m backend evaluate longform --data $(DATA)/hellobench_ht.jsonl --repetition-penalty 1.1 $(ARGS)
+	$(PY) -m backend evaluate longform --trained --cap 4096 --data $(DATA)/hellobench_ht.jsonl --repetition-penalty 1.1 $(ARGS)
 
 lint: $(VENV)/.develops
 	$(PY) -m ruff check .

@@ -114,9 +114,24 @@ def speed(bench: Bench) -> Shown:
 
 def long_answers(result: LongForm) -> Shown:
     """Lengths, endings and repetition under position-id compression, beside 004 table 7."""
+    return Shown(_longest(result.summary), [_answers(result, "position policy", "004 table 7: tokens", _published)])
+
+
+def trained(result: LongForm) -> Shown:
+    """The same after training on long texts, with and without compression, beside 004 tables 2 and 8."""
+    means = {name: found.get("words_mean") for name, found in result.summary.items()}
+    plain = means.get("w/o SFT, plain")
+    gains = {name: mean / plain for name, mean in means.items() if mean and plain and name != "w/o SFT, plain"}
+    best = max(gains, key=lambda name: gains[name], default=None)
+    words = f"{best} writes {gains[best]:.1f}× the words of the model as it was." if best else ""
+    quoted = "004 tables 2 and 8: length"
+    return Shown(words, [_answers(result, "training, reading", quoted, lambda n: published.TRAINED.get(n, UNKNOWN))])
+
+
+def _answers(result: LongForm, by: str, quoted: str, publish: Callable[[str], str]) -> Table:
     columns = [
-        "policy", "answers", "tokens, mean", "tokens, median", "words, mean", "repetition", "ended", "corrupted",
-        "base perplexity", "distinct-2", "like the prompt", "004 table 7: tokens (% corrupted)",
+        by, "answers", "tokens, mean", "tokens, median", "words, mean", "repetition", "ended", "corrupted",
+        "base perplexity", "distinct-2", "like the prompt", f"{quoted} (% corrupted)",
     ]  # fmt: skip
     rows = [
         [
@@ -127,13 +142,13 @@ def long_answers(result: LongForm) -> Shown:
             figure(found.get("words_mean")),
             *(percent(found.get(key)) for key in ("repetition_mean", "ended", "corrupted")),
             *(figure(found.get(key)) for key in ("perplexity", "distinct2", "similarity")),
-            _published(policy),
+            publish(policy),
         ]
         for policy, found in result.summary.items()
     ]
     words = ", ".join(f"{key.replace('_', ' ')} {text(value)}" for key, value in result.settings.items())
-    caption = "Long answers by position policy" + (f" ({words})" if words else "")
-    return Shown(_longest(result.summary), [Table(caption, columns, rows, quoted=len(columns) - 1)])
+    caption = f"Long answers by {by}" + (f" ({words})" if words else "")
+    return Table(caption, columns, rows, quoted=len(columns) - 1)
 
 
 def fluency(result: Fluency) -> Shown:
@@ -215,6 +230,7 @@ KINDS = {
         ("Nats against position", "Mean over texts, four chunks to a point (002 figure 3)"),
     ),
     "longform.json": Kind("Long answers", "make longform", LongForm, long_answers),
+    "pic_sft.json": Kind("Trained on long texts", "make longform", LongForm, trained),
 }
 OTHER = Kind("", "", Recorded, anything)
 

@@ -10,8 +10,9 @@ import gradio as gr
 
 from app import live
 from app.share import flat, settings_of
+from backend import adapters
 from backend.capabilities import Capabilities
-from backend.settings import LIMIT_METHODS, Method, RunSettings
+from backend.settings import LIMIT_METHODS, LONG_METHODS, Method, RunSettings
 
 DEFAULT_PROMPT = "Why is the sky blue, and why does it turn red in the evening?"
 PROMPTS = {
@@ -31,6 +32,9 @@ METHODS: dict[Method, tuple[str, str]] = {
     "pre": ("PRE", "The share of the target written so far, as an impulse in the embeddings."),
     "mnt_ldpe": ("MNT++ LDPE", "A limit that is not to be passed, by LDPE."),
     "mnt_orpe": ("MNT++ ORPE", "A limit that is not to be passed, by ORPE."),
+    "sft": ("SFT long", "No target: a model trained on long texts."),
+    "sft_ntk": ("PIC-SFT NTK", "No target: a model trained on long texts under NTK compression."),
+    "sft_dynamic": ("PIC-SFT dynamic", "No target: a model trained on long texts under dynamic compression."),
 }
 PICS = {
     "none": ("Plain", "Every distance is what it is."),
@@ -46,6 +50,7 @@ PRECISIONS = {
     "4bit": ("4-bit", "Weights in 4 bits, by bitsandbytes."),
 }
 ON, OFF, CUSTOM = "on", "off", "number"
+LONG_CAP = 3072
 
 
 @dataclass
@@ -197,7 +202,20 @@ def build(prompt: gr.Textbox, models: Sequence[str], missing: Mapping[Any, str |
                 [(str(i), i) for i in range(9)], value=0, label="Head", min_width=80, elem_id="head"
             )
             parts["every"] = gr.Number(4, label="Every n tokens", precision=0, minimum=1, maximum=1000, min_width=80)
+    given = [parts[name] for name in ("pic", "ratio", "initial", "recent", "max_new_tokens")]
+    parts["method"].input(
+        _as_trained, [parts["method"], parts["model"], parts["max_new_tokens"]], given, show_progress="hidden"
+    )
     return Form(parts)
+
+
+def _as_trained(method: Method, model: str, cap: int) -> list[Any]:
+    """Compression and cap for a method that was trained on long texts; others leave them as they are."""
+    found = adapters.find(method, model) if method in LONG_METHODS else None
+    if found is None or found.longform is None:
+        return [gr.skip()] * 5
+    positions = found.longform
+    return [positions.kind, positions.ratio, positions.initial, positions.recent, max(cap, LONG_CAP)]
 
 
 def gates(form: Form, can: Capabilities, missing: Mapping[Any, str | None]) -> dict[Any, Any]:

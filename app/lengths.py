@@ -79,8 +79,8 @@ Results = dict[Method, Result[Length]]
 
 
 def recorded() -> Results:
-    """What is recorded of every method, in the order of the app."""
-    return {method: _recorded(method) for method in METHODS}
+    """What is recorded of every method that may aim at a length, in the order of the app."""
+    return {method: _recorded(method) for method in STYLES}
 
 
 def _recorded(method: Method) -> Result[Length]:

@@ -69,6 +69,18 @@ DYNAMIC = {
     16.0: "LLaMA-3.1-8B 2,029 (24.39), Qwen-2.5-7B 1,569 (22.76), GLM-4-9B 1,407 (4.88)",
 }
 
+# 004 tables 2 and 8, HelloBench: mean length and per cent of corrupted responses, by training and reading.
+TRAINED = {
+    "w/o SFT, plain": "LLaMA-3.1-8B 1,041 (1.63), Qwen-2.5-7B 966 (4.07), GLM-4-9B 967 (2.44)",
+    "SFT, plain": "LLaMA-3.1-8B 4,342 (3.25), Qwen-2.5-7B 4,071 (3.25), GLM-4-9B 4,058 (14.63)",
+    "SFT, NTK s=16": "LLaMA-3.1-8B 5,166 (21.14)",
+    "SFT, dynamic s=4": "LLaMA-3.1-8B 4,632 (3.25)",
+    "NTK PIC-SFT, plain": "LLaMA-3.1-8B 3,718 (12.2)",
+    "NTK PIC-SFT, NTK s=16": "LLaMA-3.1-8B 4,737 (4.07), Qwen-2.5-7B 3,965 (8.13), GLM-4-9B 3,910 (30.08)",
+    "dynamic PIC-SFT, plain": "LLaMA-3.1-8B 4,414 (3.25)",
+    "dynamic PIC-SFT, dynamic s=4": "LLaMA-3.1-8B 5,033 (4.07), Qwen-2.5-7B 4,282 (0.81), GLM-4-9B 4,358 (3.25)",
+}
+
 FLUENCY = Table(
     "Published: perplexity on ArXiv by tokens read (002 table 1)",
     ("model", "attention", "2k", "4k", "8k", "16k", "32k"),

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors import SafetensorError, safe_open
 
 from backend.embedded import HUB_COPY
+from backend.positions import Policy
 from backend.settings import ADAPTER_METHODS, Method
 from backend.signals import SignalSettings
 
@@ -39,6 +40,11 @@ class LongformSettings:
     ratio: float
     initial: int
     recent: int
+
+    @property
+    def policy(self) -> Policy:
+        """The same as a policy; without Λ."""
+        return Policy(kind=self.kind, ratio=self.ratio, initial=self.initial, recent=self.recent)
 
 
 class _SignalFile(BaseModel):
@@ -146,7 +152,8 @@ def save(
         (folder / CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True, default=sorted))
         save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, folder / WEIGHTS)
         width = lora.get_input_embeddings().weight.shape[1]
-        stored = _SignalFile(base=base_of(base), width=width, sha256=_digest(folder / WEIGHTS), signal=settings, longform=longform)
+        told = {"base": base_of(base), "width": width, "sha256": _digest(folder / WEIGHTS)}
+        stored = _SignalFile(**told, signal=settings, longform=longform)
         (folder / SIGNAL).write_text(stored.model_dump_json(indent=2))
         Adapter.load(folder)
         if path.exists():

@@ -5,9 +5,11 @@ import json
 import pytest
 import torch
 
+from backend import adapters
 from backend.__main__ import main
-from backend.evaluation.harness import CHOICES, SignalledLM, summaries
-from backend.signals import SignalContext, SignalSettings, signalling
+from backend.evaluation.harness import CHOICES, SignalledLM, _cases, summaries
+from backend.settings import LONG_METHODS
+from backend.signals import SignalContext, SignalSettings, attach, signalling
 
 LDPE = SignalSettings("ldpe", 0.5, 0.05, (1, 50))
 
@@ -22,11 +24,27 @@ def test_a_continuation_is_read_under_its_own_length(embedded, signal):
         if signal is None:
             logits = embedded.model(ids).logits[0]
         else:
+            attach(embedded.model)
             with signalling(SignalContext(signal, [4], [3])):
                 logits = embedded.model(ids).logits[0]
     rows = torch.log_softmax(logits[3:6].float(), -1)
     assert found == pytest.approx(float(rows.gather(-1, torch.tensor(continuation)[:, None]).sum()), abs=0.2)
     assert greedy == bool((rows.argmax(-1) == torch.tensor(continuation)).all())
+
+
+def test_an_adapter_for_long_texts_is_read_plainly_and_as_trained(models):
+    kinds = {}
+    for method in LONG_METHODS:
+        cases = _cases(models, "embedded", adapters.find(method, "embedded"))
+        kinds |= {name: (case.policy.kind, case.signal) for name, case in cases.items()}
+    assert kinds == {
+        "the model itself": ("none", None),
+        "sft, read plainly": ("none", None),
+        "sft_ntk, read plainly": ("none", None),
+        "sft_ntk, read as trained": ("ntk", None),
+        "sft_dynamic, read plainly": ("none", None),
+        "sft_dynamic, read as trained": ("dynamic", None),
+    }
 
 
 def test_summaries_have_one_right_answer(tmp_path):
@@ -43,4 +61,4 @@ def test_what_is_missing_is_said(capsys, tmp_path):
     assert main(["evaluate", "harness", "--method", "ldpe", "--out", str(tmp_path / "h.json")]) == 2
     assert "give --data FOLDER, or --task NAME" in capsys.readouterr().err
     assert main(["evaluate", "harness", "--method", "none", "--task", "x", "--out", str(tmp_path / "h.json")]) == 2
-    assert "none has no signal" in capsys.readouterr().err
+    assert "none has neither a signal nor position ids" in capsys.readouterr().err

@@ -6,8 +6,8 @@ import pytest
 
 from backend.__main__ import main
 from backend.engine import Lab
-from backend.evaluation.longform import Answer, Asked, asked, evaluate, policies, repetition, summary
-from backend.settings import RunSettings
+from backend.evaluation.longform import Answer, Asked, asked, evaluate, policies, repetition, summary, trained
+from backend.settings import LONG_METHODS, RunSettings
 
 
 def test_repetition_counts_four_grams_that_came_before():
@@ -36,6 +36,13 @@ def test_every_compared_policy_is_valid_and_distinct():
     assert len(set(settings)) == len(settings)
 
 
+def test_trained_models_are_compared_in_the_ways_of_the_paper():
+    settings = {name: RunSettings(prompt="x", **policy) for name, policy in trained().items()}
+    assert len(set(settings.values())) == len(settings) == 10
+    assert {one.method for one in settings.values()} == {"none", *LONG_METHODS}
+    assert not any(one.steered for one in settings.values())
+
+
 def test_prompts_are_those_of_the_file(tmp_path):
     rows = [{"prompt": "a", "length": 30}, {"prompt": "b"}]
     (tmp_path / "p.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -46,8 +53,10 @@ def test_prompts_are_those_of_the_file(tmp_path):
 def test_a_run_goes_on_and_a_judge_is_heard(models):
     lab, said = Lab(models), []
     prompts = [Asked("Name a colour.", 5), Asked("Name an animal.")]
-    given = (lab, prompts, ["plain", "naive s=4"], {"max_new_tokens": 16})
-    first, whole = list(evaluate(*given, score=lambda prompt, text: float(len(text)), report=said.append))
+    compared = {name: policies()[name] for name in ("plain", "naive s=4")}
+    given = (lab, prompts, compared, {"max_new_tokens": 16})
+    one, _, first, *_, whole = list(evaluate(*given, score=lambda prompt, text: float(len(text)), report=said.append))
+    assert len(one["answers"]["plain"]) == 1
     assert set(first["summary"]) == {"plain"} and set(whole["summary"]) == {"plain", "naive s=4"}
     plain = whole["summary"]["plain"]
     assert plain["perplexity"] < whole["summary"]["naive s=4"]["perplexity"]

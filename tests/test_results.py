@@ -231,7 +231,7 @@ def test_a_damaged_file_is_a_sentence_and_spoils_nothing_else(folder, content, w
 def test_a_folder_where_a_file_should_be_and_an_empty_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(results, "FOLDER", tmp_path / "none")
     shown = opened()
-    assert shown["results-comparison"].count("Not measured yet") == len(METHODS)
+    assert shown["results-comparison"].count("Not measured yet") == len(lengths.STYLES)
     for name, kind in KINDS.items():
         assert f"Not measured yet: {kind.command}" in shown[f"results-{name.removesuffix('.json').replace('/', '-')}"]
     for name in ("targets", "errors"):
@@ -291,6 +291,11 @@ def test_the_recorded_benchmarks_show_their_own_numbers():
     four = told["dynamic contiguous s=4"]
     assert float(four[2]) == pytest.approx(long["summary"][four[0]]["tokens_mean"], rel=0.0051)
     assert four[table.quoted].startswith("LLaMA-3.1-8B 1,444 (0.81)") and "1,076" in told["plain"][table.quoted]
+    long = json.loads((RECORDED / "pic_sft.json").read_text())
+    shown = benchmarks.trained(benchmarks.LongForm.model_validate(long))
+    best = max(row["words_mean"] for row in long["summary"].values()) / long["summary"]["w/o SFT, plain"]["words_mean"]
+    assert f"{best:.1f}× the words" in shown.words
+    assert "5,033 (4.07)" in {row[0]: row[-1] for row in shown.tables[0].rows}["dynamic PIC-SFT, dynamic s=4"]
 
 
 def test_a_new_file_is_shown_without_a_kind_of_its_own(folder):
@@ -367,7 +372,7 @@ def test_the_tab_shows_tables_and_figures(browser, address, width, theme):  # no
     visitor = Visitor(browser, address, f"?__theme={theme}", viewport={"width": width, "height": 844})
     open_tab(visitor)
     page = visitor.page
-    assert page.locator("#results-comparison tbody tr").count() == len(METHODS)
+    assert page.locator("#results-comparison tbody tr").count() == len(lengths.STYLES)
     expect(page.locator("#results-comparison")).to_contain_text("length/prompted_tuned.json cannot be used")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     colours = set(page.evaluate("document.querySelector('#chart-r-bench .ll-plot').data.map((t) => t.line.color)"))

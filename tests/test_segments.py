@@ -1,5 +1,7 @@
 """Attention of PIC-SFT: with segments of one token it is decoding's own, and gradients reach what they should."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 from hypothesis import given
@@ -30,7 +32,7 @@ def decoded_logits(run: Runner, ids: torch.Tensor, policy: Policy) -> torch.Tens
 def test_segments_cover_a_text_from_its_end_backwards(n, size):
     found = list(segments(n, size))
     assert found[0][0] == 0 and found[-1][1] == n
-    assert all(end == first for (_, end), (first, _) in zip(found, found[1:], strict=False))
+    assert all(end == first for (_, end), (first, _) in pairwise(found))
     assert all(end - first == size for first, end in found[1:]) and 0 < found[0][1] <= size
 
 

@@ -16,6 +16,7 @@ from backend.__main__ import main
 from backend.adapters import Adapter
 from backend.capabilities import describe
 from backend.models import Loaded
+from backend.runner import Runner
 from backend.signals import SignalContext, signalling
 from backend.signals import attach as attach_signal
 from backend.training import train as training
@@ -99,6 +100,14 @@ def test_batches_keep_their_budget_and_their_cuts():
     assert batches(given, 12, 60, random.Random(3)) == found != batches(given, 12, 60, random.Random(4))
 
 
+def test_long_texts_are_kept_whole(embedded):
+    from backend.training.data import Text
+
+    kept = next(f"Tell me about number {i}." for i in range(50) if not held_out(f"Tell me about number {i}."))
+    found = samples((Text("t", kept, "one two " * n) for n in (5, 20, 60)), embedded.tokenizer, 100, 100, whole=30)
+    assert [sample.cuts for sample in found] == [(len(found[0].response),)] and 30 <= found[0].cuts[0] <= 100
+
+
 def test_stages_and_rates():
     assert stage(SHORT_FIRST, 0.0).longest == 40 and stage(SHORT_FIRST, 1.0) == SHORT_FIRST[-1]
     assert stage(EVEN, 0.3).end_weight == 1.0
@@ -168,6 +177,25 @@ def test_an_adapter_starts_as_the_model_itself(tmp_path):
     assert {p.dtype for p in run.lora.parameters() if p.requires_grad} == {torch.float32}
 
 
+@pytest.mark.parametrize("method, kind", [("sft", "none"), ("sft_ntk", "ntk"), ("sft_dynamic", "dynamic")])
+def test_long_texts_are_trained_on_under_their_positions(tmp_path, method, kind):
+    settings = quick(method, ratio=4.0, initial=2, recent=5, segment=1)
+    run = training._Run(tiny_loaded(), letters(), settings, tmp_path / "t")
+    (row,) = next(run._groups())[0]
+    with torch.no_grad(), torch.autocast("cpu", enabled=False):
+        nll, _, _ = run._nll([row], 0.0)
+    assert run.longform.kind == kind and run.signal is None
+    reader = Runner(tiny_loaded(), exact=True)
+    ids = torch.tensor([*row[0], *row[1]])
+    logits = reader.read(ids, reader.cache(run.longform.policy, len(ids)), every_row=True)[len(row[0]) - 1 :]
+    expected = F.cross_entropy(logits, torch.tensor([*row[1], run.end]), reduction="none")
+    torch.testing.assert_close(nll, expected, atol=0.3, rtol=0.05)
+    adapter = training.train(tiny_loaded(), letters(), settings, tmp_path / method, str)
+    assert Adapter.load(adapter.path).method == method and adapter.longform == settings.longform
+    card = (adapter.path / "README.md").read_text()
+    assert "evaluate longform --trained" in card and ("compression by 4" in card) == (kind != "none")
+
+
 # The loop
 
 
@@ -189,7 +217,7 @@ def trained(folder, settings, stop_at=None):
     return {name: p.detach().clone() for name, p in run.lora.named_parameters() if p.requires_grad}
 
 
-@pytest.mark.parametrize("method", ["ldpe", "mnt_orpe", "pre"])
+@pytest.mark.parametrize("method", ["ldpe", "mnt_orpe", "pre", "sft_dynamic"])
 def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(tmp_path, method):
     settings = quick(method, dropout=0.1)
     whole = trained(tmp_path / "whole", settings)

@@ -400,6 +400,7 @@ window.LengthLab = (() => {
       props.value = event.target.value;
       mark();
       trigger("change");
+      trigger("input");
     });
     watch("value", mark);
     watch("options", build);

@@ -142,18 +142,21 @@ def _add_longform(command: argparse.ArgumentParser) -> None:
     command.add_argument("--prompts", type=int, default=12, help="prompts to ask (12; 6 without --data)")
     command.add_argument("--policy", action="append", help="may repeat (all)")
     command.add_argument("--cap", type=int, default=1024, help="hard cap on tokens (1024)")
+    command.add_argument("--trained", action="store_true", help="compare PIC-SFT in the place of policies")
     command.add_argument("--recent", type=int, default=128, help="dynamic PIC: recent tokens uncompressed (128)")
     command.add_argument("--repetition-penalty", type=float, default=1.0, help="1 is off (1)")
     command.add_argument("--judge", metavar="MODULE:FUNCTION", help="scores (prompt, response) → number")
-    command.add_argument("--out", type=Path, default=RESULTS / "longform.json", help="file to write or go on with")
+    command.add_argument("--out", type=Path, help="file to write or go on with (longform.json or pic_sft.json)")
 
 
 def _longform(options: argparse.Namespace) -> int:
     from backend.engine import Lab
-    from backend.evaluation.longform import asked, earlier, evaluate, judge, policies
+    from backend.evaluation.longform import asked, earlier, evaluate, judge, policies, trained
     from backend.models import Models, allowed
 
-    names = _policies(options, policies())
+    known = trained() if options.trained else policies()
+    compared = {name: known[name] for name in _policies(options, known)}
+    out = options.out or RESULTS / ("pic_sft.json" if options.trained else "longform.json")
     if options.prompts < 1:
         raise ValueError(f"--prompts {options.prompts}: give at least 1")
     common = {
@@ -162,12 +165,12 @@ def _longform(options: argparse.Namespace) -> int:
         "recent": options.recent,
         "repetition_penalty": options.repetition_penalty,
     }
-    _writable(options.out)
-    before = _before(options.out, earlier)
+    _writable(out)
+    before = _before(out, earlier)
     score = judge(options.judge) if options.judge else None
     prompts = asked(options.data, options.prompts)
-    for result in evaluate(Lab(Models(allowed(more=[options.model]))), prompts, names, common, before, score, say):
-        _keep(options.out, result)
+    for result in evaluate(Lab(Models(allowed(more=[options.model]))), prompts, compared, common, before, score, say):
+        _keep(out, result)
     return 0
 
 

@@ -1,4 +1,5 @@
-"""Whether a length adapter costs a model what it knows: multiple choice with and without the countdown (000 fig. 4).
+"""Whether an adapter costs a model what it knows: multiple choice with and without the countdown (000 fig. 4), or with
+and without the position ids that an adapter for long texts was trained under (004 fig. 3).
 
     python -m backend evaluate harness --method ldpe --data FOLDER
     python -m backend evaluate harness --method ldpe --task mmlu --task hellaswag
@@ -21,10 +22,13 @@ from lm_eval.api.task import ConfigurableTask
 from lm_eval.models.huggingface import HFLM
 
 from backend import adapters, jsonlines
+from backend.adapters import Adapter
 from backend.evaluation.machine import provenance
 from backend.models import Loaded, Models
+from backend.positions import Policy
+from backend.runner import Runner
 from backend.settings import Method
-from backend.signals import SignalContext, SignalSettings, attach, signalling
+from backend.signals import SignalContext, SignalSettings
 from backend.training.data import SUMMARISE
 
 SUMMARIES = "summaries"
@@ -32,15 +36,16 @@ CHOICES = 4
 
 
 class SignalledLM(HFLM):
-    """The harness's model, each continuation read under a signal whose target is its length; None: no signal."""
+    """The harness's model, each continuation read under a signal whose target is its length (None: no signal), and
+    under a position policy."""
 
-    def __init__(self, loaded: Loaded, signal: SignalSettings | None) -> None:
+    def __init__(self, loaded: Loaded, signal: SignalSettings | None, policy: Policy | None = None) -> None:
         # Continuations of one token would share logits made for other targets.
         super().__init__(
             pretrained=loaded.model, tokenizer=loaded.tokenizer, device=str(loaded.model.device), logits_cache=False
         )
-        self.signal = signal
-        attach(loaded.model)
+        self.signal, self.policy = signal, policy or Policy()
+        self.runner = Runner(loaded)
 
     def _loglikelihood_tokens(self, requests, disable_tqdm=False, override_bs=None) -> list[tuple[float, bool]]:
         return [self._read(context, continuation) for _, context, continuation in requests]
@@ -49,13 +54,10 @@ class SignalledLM(HFLM):
     def _read(self, context: Sequence[int], continuation: Sequence[int]) -> tuple[float, bool]:
         """Log-likelihood of a continuation, and whether it is what greedy decoding would write."""
         context = context[-(self.max_length - len(continuation)) :]
-        ids = torch.tensor([*context, *continuation][:-1], device=self.device)[None]
-        if self.signal is None:
-            logits = self.model(ids, use_cache=False).logits
-        else:
-            with signalling(SignalContext(self.signal, [len(context)], [len(continuation)])):
-                logits = self.model(ids, use_cache=False).logits
-        rows = torch.log_softmax(logits[0, -len(continuation) :].float(), -1)
+        ids = torch.tensor([*context, *continuation][:-1])
+        signal = SignalContext(self.signal, [len(context)], [len(continuation)]) if self.signal else None
+        logits = self.runner.read(ids, self.runner.cache(self.policy, len(ids)), signal=signal, every_row=True)
+        rows = torch.log_softmax(logits[-len(continuation) :], -1)
         wanted = torch.tensor(continuation, device=rows.device)
         return float(rows.gather(-1, wanted[:, None]).sum()), bool((rows.argmax(-1) == wanted).all())
 
@@ -93,20 +95,15 @@ def summaries(folder: Path, count: int, scratch: Path) -> ConfigurableTask:
 def evaluate(
     models: Models, model: str, method: Method, tasks: Sequence[Any], limit: int | None, report: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Accuracies of the untouched model, of the adapter without its signal and with it. ValueError without adapter."""
+    """Accuracies of the untouched model, and of the adapter without and with what it was trained with: its signal, or
+    its position ids. ValueError for a method that has neither."""
     if reason := adapters.available(model)[method]:
         raise ValueError(reason)
     adapter = adapters.find(method, model)
-    if adapter is None or adapter.settings is None:
-        raise ValueError(f"{method} has no signal: choose a method that has one")
-    plain, tuned = models.load(model), models.load(model, "bf16", adapter.path)
-    cases = {
-        "the model itself": SignalledLM(plain, None),
-        f"{method}, no countdown": SignalledLM(tuned, None),
-        f"{method}, countdown": SignalledLM(tuned, adapter.settings),
-    }
+    if adapter is None or (adapter.settings is None and adapter.longform is None):
+        raise ValueError(f"{method} has neither a signal nor position ids of its own: choose a method that has")
     rows = []
-    for name, case in cases.items():
+    for name, case in _cases(models, model, adapter).items():
         found = simple_evaluate(case, tasks=list(tasks), limit=limit, apply_chat_template=True, bootstrap_iters=0)
         assert found is not None
         for task, measures in found["results"].items():
@@ -114,3 +111,17 @@ def evaluate(
             rows.append({"model": name, "task": task, "documents": found["n-samples"][task]["effective"], **kept})
             report(json.dumps(rows[-1]))
     return provenance(seed=0) | {"method": method, "accuracy": rows}
+
+
+def _cases(models: Models, model: str, adapter: Adapter) -> dict[str, SignalledLM]:
+    plain, tuned, method = models.load(model), models.load(model, "bf16", adapter.path), adapter.method
+    cases = {"the model itself": SignalledLM(plain, None)}
+    if adapter.longform is None:
+        return cases | {
+            f"{method}, no countdown": SignalledLM(tuned, None),
+            f"{method}, countdown": SignalledLM(tuned, adapter.settings),
+        }
+    cases[f"{method}, read plainly"] = SignalledLM(tuned, None)
+    if not adapter.longform.policy.plain:
+        cases[f"{method}, read as trained"] = SignalledLM(tuned, None, adapter.longform.policy)
+    return cases

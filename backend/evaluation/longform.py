@@ -1,6 +1,7 @@
 """How position-id compression changes what a model writes at length: lengths, endings, quality (004 §4, table 7).
 
-`python -m backend evaluate longform` writes assets/results/longform.json; a run that was stopped goes on.
+`python -m backend evaluate longform` writes assets/results/longform.json; with --trained, what training on long texts
+adds (004 table 2, table 8 and figure 3) to pic_sft.json. A run that was stopped goes on.
 """
 
 from __future__ import annotations
@@ -74,10 +75,12 @@ def repetition(tokens: list[int]) -> float:
 
 
 def asked(file: Path | None, count: int) -> list[Asked]:
-    """The first `count` prompts of a JSON-lines file with `prompt` (and `length`, in words), or of PROMPTS."""
+    """`count` prompts from all over a file of JSON lines with `prompt` (and `length`, in words), or of PROMPTS."""
     if file is None:
         return [Asked(prompt) for prompt in PROMPTS[:count]]
-    return [Asked(row["prompt"], row.get("length")) for row in jsonlines.read(file, "prompt")[:count]]
+    rows = jsonlines.read(file, "prompt")
+    chosen = [rows[i * len(rows) // count] for i in range(count)] if count < len(rows) else rows
+    return [Asked(row["prompt"], row.get("length")) for row in chosen]
 
 
 def judge(name: str) -> Judge:
@@ -138,6 +141,24 @@ def policies() -> dict[str, dict[str, Any]]:
     }
 
 
+def trained() -> dict[str, dict[str, Any]]:
+    """004's table 2 and table 8: no training, plain training and PIC-SFT, each read plainly and with compression."""
+    reading = {
+        "plain": {},
+        "NTK s=16": {"pic": "ntk", "ratio": 16.0},
+        "dynamic s=4": {"pic": "dynamic", "ratio": 4.0, "initial": 10, "recent": 600},
+    }
+    asked_of = {
+        "w/o SFT": ("none", ("plain", "NTK s=16", "dynamic s=4")),
+        "SFT": ("sft", ("plain", "NTK s=16", "dynamic s=4")),
+        "NTK PIC-SFT": ("sft_ntk", ("plain", "NTK s=16")),
+        "dynamic PIC-SFT": ("sft_dynamic", ("plain", "dynamic s=4")),
+    }
+    return {
+        f"{name}, {how}": {"method": method} | reading[how] for name, (method, ways) in asked_of.items() for how in ways
+    }
+
+
 def summary(answers: Iterable[Answer]) -> dict[str, float]:
     """Means over responses; the medians of lengths as well, because a response that never ends stretches the mean.
 
@@ -165,13 +186,13 @@ def summary(answers: Iterable[Answer]) -> dict[str, float]:
 def evaluate(
     lab: Lab,
     prompts: Sequence[Asked],
-    names: Sequence[str],
+    compared: Mapping[str, Mapping[str, Any]],
     common: Mapping[str, Any],
     before: Mapping[str, Any] | None = None,
     score: Judge | None = None,
     report: Callable[[str], None] = print,
 ) -> Iterator[dict[str, Any]]:
-    """The result after each policy, the last one whole. names: of `policies`. common: settings of all runs.
+    """The result after each answer, the last one whole. compared: settings by name. common: settings of all runs.
 
     before: a result to go on from; where it has other settings or prompts, all is measured anew.
     """
@@ -179,11 +200,16 @@ def evaluate(
     same = before is not None and all(before.get(key) == value for key, value in head.items())
     result = provenance(seed=0) | head
     answers: dict[str, list[dict[str, Any]]] = dict(before["answers"]) if before and same else {}
-    for name in names:
+    for name, policy in compared.items():
         done = answers.setdefault(name, [])
         for each in prompts[len(done) :]:
-            settings = RunSettings(prompt=each.prompt, watch=Watch(enabled=False), **{**common, **policies()[name]})
+            settings = RunSettings(prompt=each.prompt, watch=Watch(enabled=False), **{**common, **policy})
             done.append(asdict(answer(lab, each, settings, score)))
-        found = {name: summary(Answer(**row) for row in rows) for name, rows in answers.items() if rows}
+            yield result | {"answers": answers, "summary": _summaries(answers)}
+        found = _summaries(answers)
         report(f"{name}: " + ", ".join(f"{key} {value:.3g}" for key, value in found[name].items()))
         yield result | {"answers": answers, "summary": found}
+
+
+def _summaries(answers: Mapping[str, list[dict[str, Any]]]) -> dict[str, dict[str, float]]:
+    return {name: summary(Answer(**row) for row in rows) for name, rows in answers.items() if rows}

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from backend import jsonlines
 from backend.adapters import Adapter
+from backend.settings import LONG_METHODS
 
 
 def card(adapter: Adapter, sources: Mapping[str, int], note: str) -> str:
@@ -15,7 +16,9 @@ def card(adapter: Adapter, sources: Mapping[str, int], note: str) -> str:
     about = json.loads((adapter.path / "training.json").read_text())
     settings, result, machine = about["settings"], about["result"], about["machine"]
     last = jsonlines.read(adapter.path / "training.jsonl")[-1]
-    signal = adapter.settings
+    made = adapter.method in LONG_METHODS
+    measure = "longform --trained" if made else f"length --method {adapter.method}"
+    result_file = "pic_sft.json" if made else f"length/{adapter.method}.json"
     lines = [
         "---",
         "library_name: peft",
@@ -24,9 +27,7 @@ def card(adapter: Adapter, sources: Mapping[str, int], note: str) -> str:
         "---",
         f"# {adapter.method}: a length adapter for {adapter.base}",
         "",
-        f"A LoRA (rank {settings['rank']}, alpha {settings['alpha']:g}, {settings['targets']}) that reads the length",
-        f"method `{adapter.method}`"
-        + (f" from a signal of gain {signal.gain:g} on the input embeddings." if signal else " from the prompt."),
+        f"A LoRA (rank {settings['rank']}, alpha {settings['alpha']:g}, {settings['targets']}) {_purpose(adapter)}",
         "",
         "| | |",
         "|---|---|",
@@ -48,7 +49,18 @@ def card(adapter: Adapter, sources: Mapping[str, int], note: str) -> str:
         "",
         "## Measured",
         "",
-        f"`python -m backend evaluate length --method {adapter.method}`; the lab keeps its results in",
-        f"`assets/results/length/{adapter.method}.json` and shows them on its Results tab.",
+        f"`python -m backend evaluate {measure}`; the lab keeps its results in",
+        f"`assets/results/{result_file}` and shows them on its Results tab.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _purpose(adapter: Adapter) -> str:
+    if (found := adapter.longform) is None:
+        signal = adapter.settings
+        source = f"a signal of gain {signal.gain:g} on the input embeddings" if signal else "the prompt"
+        return f"that reads the length\nmethod `{adapter.method}` from {source}."
+    if found.kind == "none":
+        return "that writes long texts."
+    parts = f", {found.initial} initial and {found.recent} recent tokens left alone" if found.kind == "dynamic" else ""
+    return f"that writes long texts\nunder {found.kind} position-id compression by {found.ratio:g}{parts} (004 §3.2)."

@@ -93,10 +93,8 @@ def samples(
             continue
         prompt = tuple(prompt_ids(text.prompt, tokenizer))
         response = tokenizer(text.response.strip(), add_special_tokens=False)["input_ids"][: longest + 1]
-        if whole:
-            cuts = (len(response),) if whole <= len(response) <= longest else ()
-        else:
-            cuts = tuple(cut for cut in sentence_lengths(response, tokenizer) if cut <= longest)
+        ends = [len(response)] if whole else sentence_lengths(response, tokenizer)
+        cuts = tuple(cut for cut in ends if whole <= cut <= longest)
         if cuts and len(prompt) <= longest_prompt:
             found.append(Sample(text.prompt, prompt, tuple(response), cuts))
     return found

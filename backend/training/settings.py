@@ -56,7 +56,8 @@ class TrainSettings:
     def __post_init__(self) -> None:
         if self.curriculum not in CURRICULA:
             raise ValueError(f"there is no curriculum {self.curriculum!r}: choose one of {', '.join(CURRICULA)}")
-        for name in ("samples", "budget", "accumulate", "rank", "longest_prompt", "longest", "mnt_most", "shortest", "recent", "segment"):
+        counts = ("samples", "budget", "accumulate", "rank", "longest_prompt", "longest", "mnt_most")
+        for name in (*counts, "shortest", "recent", "segment"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name.replace('_', ' ')} is {getattr(self, name)}: give at least 1")
         if not 0 <= self.gain < math.inf:

@@ -29,7 +29,7 @@ from backend.attention import framed
 from backend.evaluation.machine import provenance
 from backend.families import attach
 from backend.models import Loaded
-from backend.positions import Policy, Rope
+from backend.positions import Rope
 from backend.prompt import end_ids
 from backend.settings import LIMIT_METHODS, SIGNAL_METHODS
 from backend.signals import Kind, SignalSettings, signal_rows
@@ -231,8 +231,7 @@ class _Run:
         """The attention that PIC-SFT trains with; the model's own for every other method."""
         if self.longform is None:
             return nullcontext()
-        found = self.longform
-        policy = Policy(kind=found.kind, ratio=found.ratio, initial=found.initial, recent=found.recent)
+        policy = self.longform.policy
         rope = Rope.of(self.loaded.model.config, policy.base_factor)
         return framed(Segmented(policy, rope, self.settings.segment))
 

@@ -69,6 +69,7 @@ lengths: $(VENV)/.develops
 far: $(VENV)/.develops
 	@$(MODEL)
 	$(PY) -m backend evaluate perplexity --data $(DATA)/novels $(ARGS)
+	$(PY) -m backend evaluate perplexity --ablation --documents 1 --lengths 8192 16384 --data $(DATA)/novels
 	$(PY) -m backend evaluate recall --data $(DATA)/novels
 	$(PY) -m backend evaluate harness --method ldpe --data $(DATA)
 

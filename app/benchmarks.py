@@ -198,6 +198,13 @@ def anything(result: Recorded) -> Shown:
     return Shown("; ".join(told), tables)
 
 
+def ablation(result: Fluency) -> Shown:
+    """Perplexity with single parts of Λ, other numbers of sinks and other windows."""
+    tables = fluency(result).tables[:1]
+    words = "Far distances are what the limit mends, many keys the window, and lost first tokens the sinks (002 §3)."
+    return Shown(words, tables)
+
+
 class Kind(NamedTuple):
     """title: of its section. command: makes the file. model: checks it. show: what the page has of it.
 
@@ -228,6 +235,9 @@ KINDS = {
         Fluency,
         fluency,
         ("Nats against position", "Mean over texts, four chunks to a point (002 figure 3)"),
+    ),
+    "ablation.json": Kind(
+        "What each part of Λ does", "python -m backend evaluate perplexity --ablation", Fluency, ablation
     ),
     "longform.json": Kind("Long answers", "make longform", LongForm, long_answers),
     "pic_sft.json": Kind("Trained on long texts", "make longform", LongForm, trained),

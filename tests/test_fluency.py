@@ -9,6 +9,7 @@ from backend.__main__ import main
 from backend.engine import Lab
 from backend.evaluation import fluency
 from backend.evaluation.fluency import Reading, Task, documents, evaluate, same_tokens, summary, tasks
+from backend.settings import RunSettings
 
 
 def reading(policy: str, start: int, stop: int, nats: float, document="a") -> Reading:
@@ -24,6 +25,14 @@ def test_tasks_stop_where_time_is_quadratic_and_begin_anew_for_comparison():
     assert Task("a", "truncation", 32768 - 3072, 32768) in found and Task("a", "truncation", 0, 2048) in found
     assert [t.stop - t.start for t in found] == sorted(t.stop - t.start for t in found)
     assert len(found) == len(set(found)) == 9
+
+
+def test_parts_of_lambda_are_compared_each_with_settings_of_its_own():
+    settings = [RunSettings(prompt="x", **policy) for policy in fluency.ABLATION.values()]
+    assert len(set(settings)) == len(settings)
+    assert fluency.KNOWN["window, sinks, limit"] == fluency.KNOWN["Λ"]
+    stops = {task.policy: task.stop for task in tasks(["a"], list(fluency.ABLATION), (8192, 32768), 8192)}
+    assert stops == dict.fromkeys(fluency.ABLATION, 32768) | {"plain": 8192, "limit alone": 8192}
 
 
 def test_summaries_are_by_hand():

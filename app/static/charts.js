@@ -69,9 +69,9 @@ window.LengthLab = (() => {
   // One queue for all charts. Moving lines is cheap and done for all of them in one picture; a whole drawing is dear, so
   // each picture has one at most: of a chart whose lines cannot be moved, or else of one that was not drawn whole for
   // long. While something runs, drawing takes about SHARE of the page's time, so that a slow machine sees fewer
-  // pictures, never late ones, and the model keeps its cores: with few of them the charts are drawn every third time
+  // pictures, never late ones, and the model keeps its cores: with few of them the charts are drawn every fourth time
   // that data come. A picture is made together with the one that shows new text where data come in time for that.
-  const SHARE = 0.2, SLOWEST = 150, FEW = navigator.hardwareConcurrency <= 2 ? 550 : 0, LATE = 60;
+  const SHARE = 0.2, SLOWEST = 150, FEW = navigator.hardwareConcurrency <= 2 ? 700 : 0, LATE = 60;
   const waiting = new Set();
   let asked = false, timer = 0, last = 0, rest = 0;
   function drawWaiting() {
@@ -177,7 +177,7 @@ window.LengthLab = (() => {
         words.textContent = latest.summary;
         if (!table.hidden) fillTable();
         const now = performance.now();
-        whole = { fits: fits(latest), due: now + Math.max(1500, 150 * (now - start)) };
+        whole = { fits: fits(latest), due: now + Math.max(1500, 300 * (now - start)) };
       },
     };
 

@@ -115,19 +115,21 @@ def _add_perplexity(command: argparse.ArgumentParser) -> None:
     command.set_defaults(run=_perplexity)
     _add_texts(command, documents=3, longest=32768)
     command.add_argument("--policy", action="append", help="may repeat (all)")
-    command.add_argument("--out", type=Path, default=RESULTS / "perplexity.json", help="file to write or go on with")
+    command.add_argument("--ablation", action="store_true", help="compare the parts of Λ in the place of policies")
+    command.add_argument("--out", type=Path, help="file to write or go on with (perplexity.json or ablation.json)")
 
 
 def _perplexity(options: argparse.Namespace) -> int:
-    from backend.evaluation.fluency import LENGTHS, POLICIES, TAIL, earlier, evaluate
+    from backend.evaluation.fluency import ABLATION, LENGTHS, POLICIES, TAIL, earlier, evaluate
 
-    policies = _policies(options, POLICIES)
-    _writable(options.out)
+    policies = _policies(options, ABLATION if options.ablation else POLICIES)
+    out = options.out or RESULTS / ("ablation.json" if options.ablation else "perplexity.json")
+    _writable(out)
     lab, texts, lengths = _texts(options, LENGTHS, TAIL)
-    before = _before(options.out, lambda found: earlier(found, options.model))
+    before = _before(out, lambda found: earlier(found, options.model))
     result = None
     for result in evaluate(lab, options.model, texts, policies, lengths, options.longest, before, say):
-        _keep(options.out, result)
+        _keep(out, result)
     if result is None:
         raise ValueError("nothing to measure: give longer texts, smaller --lengths or a larger --longest")
     for row in [*result["perplexity"], *result["same_tokens"]]:

@@ -3,9 +3,9 @@
     python -m backend evaluate perplexity --data FOLDER
     python -m backend evaluate perplexity --policy Λ --lengths 8192 131072
 
-Writes assets/results/perplexity.json, and goes on where an earlier run stopped. FOLDER holds novels or other *.txt;
-without one the text is the documentation that comes with Python. Perplexity at a length is that of the TAIL tokens
-before it.
+Writes assets/results/perplexity.json, or with --ablation what each part of Λ does to ablation.json, and goes on where
+an earlier run stopped. FOLDER holds novels or other *.txt; without one the text is the documentation that comes with
+Python. Perplexity at a length is that of the TAIL tokens before it.
 """
 
 from __future__ import annotations
@@ -40,6 +40,19 @@ POLICIES: dict[str, dict[str, Any]] = {
     "NTK PIC, s = 4": {"pic": "ntk", "ratio": 4},
     "dynamic PIC, s = 4": {"pic": "dynamic", "ratio": 4},
 }
+# What each part of Λ mends (002 §3): far distances its limit, many keys its window, lost first tokens its sinks.
+# Windows from a quarter to twice the embedded model's training length.
+EVERYTHING = max(LENGTHS)
+ABLATION: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "limit alone": {"window": EVERYTHING, "sinks": 0, "distance_limit": WINDOW},
+    "window alone": {"window": WINDOW, "sinks": 0},
+    "window, sinks": {"window": WINDOW, "distance_limit": "off"},
+    "window, sinks, limit": {"window": WINDOW},
+    **{f"{n} sinks": {"window": WINDOW, "sinks": n} for n in (1, 2, 4, 30, 100)},
+    **{f"window {n:,}": {"window": n} for n in (4096, 8192, 16384)},
+}
+KNOWN = POLICIES | ABLATION
 
 
 @dataclass(frozen=True)
@@ -111,7 +124,7 @@ def tasks(names: Sequence[str], policies: Sequence[str], lengths: Sequence[int],
             if policy == TRUNCATION:
                 found += [Task(name, policy, _truncated(length), length) for length in lengths]
                 continue
-            windowed = "window" in POLICIES[policy]
+            windowed = KNOWN[policy].get("window", EVERYTHING) < EVERYTHING
             stop = max(lengths) if windowed else max((n for n in lengths if n <= longest), default=0)
             found += [Task(name, policy, 0, stop)] if stop else []
             if policy == "Λ":
@@ -126,7 +139,7 @@ def _truncated(length: int) -> int:
 
 def measured(lab: Lab, model: str, ids: torch.Tensor, task: Task) -> Reading:
     """Read what a task names of a document's ids [n]."""
-    settings = RunSettings(prompt="-", model=model, **POLICIES[task.policy])
+    settings = RunSettings(prompt="-", model=model, **KNOWN[task.policy])
     chunks = list(read(lab, ids[task.start : task.stop], settings))
     return Reading(
         task.document,
@@ -143,7 +156,7 @@ def measured(lab: Lab, model: str, ids: torch.Tensor, task: Task) -> Reading:
 def summary(readings: Sequence[Reading], lengths: Sequence[int]) -> list[dict[str, Any]]:
     """Perplexity by policy and length, over the documents that are long enough."""
     rows = []
-    for policy in POLICIES:
+    for policy in KNOWN:
         mine = [reading for reading in readings if reading.policy == policy]
         row: dict[str, Any] = {"policy": policy}
         for length in lengths:

@@ -63,7 +63,7 @@ PALETTES: dict[str, dict[str, str]] = {
 for _theme, _skip in (("light", 0), ("dark", 2)):
     PALETTES[_theme] |= {f"layer{i}": colour for i, colour in enumerate(VIRIDIS[_skip : _skip + 7])}
     PALETTES[_theme] |= {f"place{i}": colour for i, colour in enumerate(CIVIDIS[_skip : _skip + 8])}
-SERIES_COLOURS = ("@c1", "@c2", "@c3", "@c4")
+SERIES_COLOURS = ("@c1", "@c2", "@c3", "@c4", "@muted")
 LAYER_SCALE: list[list[Any]] = [[i / 6, f"@layer{i}"] for i in range(7)]
 PLACE_SCALE: list[list[Any]] = [[i / 7, f"@place{i}"] for i in range(8)]
 

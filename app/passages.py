@@ -15,6 +15,7 @@ from backend.steps import Logits
 
 BINS = 120
 STATES = 240
+SYMBOLS = ("circle", "diamond", "square", "cross", "triangle-up")
 
 
 @dataclass
@@ -109,12 +110,12 @@ def states(passages: Sequence[Passage]) -> Chart:
     top = max(int(places.max()) for *_, places in tables)
     data: list[dict[str, Any]] = []
     rows: list[list[Any]] = []
-    for symbol, (name, vectors, places) in zip(("circle", "diamond"), tables, strict=False):
+    for symbol, (name, vectors, places) in zip(SYMBOLS, tables, strict=False):
         points = charts.rounded(model.transform(vectors), 3)
         data.append(charts.points(points, places, name, symbol, 0, top, bar=not data))
         rows.append([name, len(points), charts.cell(points[:, 0].mean()), charts.cell(points[:, 1].mean())])
     first, second = model.explained_variance_ratio_
-    words = [f"one PCA over both readings; its components hold {first:.0%} and {second:.0%} of the variance"]
+    words = [f"one PCA over all readings; its components hold {first:.0%} and {second:.0%} of the variance"]
     return _chart(data, layout, words, ("policy", "states", "mean of first", "mean of second"), rows)
 
 

@@ -243,6 +243,20 @@ def test_a_trained_method_ends_at_its_target_and_goes_with_it_when_it_moves(visi
     assert "ended by itself" in visitor.ends() and abs(visitor.tokens - 60) <= 25
 
 
+def test_a_method_for_long_texts_sets_its_positions_and_a_link_may_read_it_plainly(visit):
+    visitor = visit(query=link(prompt="Write an essay on tides.", method="sft_dynamic", max_new_tokens=40))
+    page = visitor.page
+    page.wait_for_selector("#choice-method input[value=sft_dynamic]:checked", state="attached")
+    assert page.is_checked("#choice-pic input[value=none]")
+    visitor.generate()
+    visitor.ends()
+    assert visitor.tokens == 40 and page.inner_text("[data-field=target]") == "none"
+    page.locator("#choice-method label", has=page.locator("input[value=sft_ntk]")).click()
+    page.wait_for_selector("#choice-pic input[value=ntk]:checked", state="attached")
+    page.wait_for_function("document.querySelector('#ratio input[type=number]').value === '16'")
+    assert page.input_value("#cap input[type=number]") == "3072"
+
+
 def test_wrapping_up_sets_a_near_target(visit):
     visitor = visit(
         query=link(prompt="Write a long story about the sea.", method="exp_decay", target=900, max_new_tokens=60)
@@ -500,7 +514,7 @@ def test_comparison_runs_every_setting_on_shared_axes(visit):
     assert [name for name in names if ":" not in name] == ["A", "B"]
 
 
-def test_a_long_text_is_read_both_ways(visit):
+def test_a_long_text_is_read_in_every_way_that_is_ticked(visit):
     visitor = visit()
     page = visitor.page
     page.get_by_role("tab", name="Long context").click()
@@ -508,13 +522,16 @@ def test_a_long_text_is_read_both_ways(visit):
     page.locator("#l-length input").click()
     page.get_by_role("option", name="1,024 tokens").click()
     visitor.number("l-window", 128)
+    for way in ("Λ without sinks", "NTK × 4", "Dynamic × 4"):
+        page.get_by_label(way).check()
     page.click("#l-go")
     expect(page.locator("#figures-long .ll-message")).to_contain_text("perplexity", timeout=LONG)
     visitor.settles("l-memory")
     rows = page.evaluate(
         "document.querySelector('#chart-l-memory .ll-plot').data.map((trace) => [trace.name, trace.y.at(-1)])"
     )
-    assert [name for name, _ in rows] == ["Plain", "Λ"] and rows[1][1] < rows[0][1]
+    assert [name for name, _ in rows] == ["Plain", "Λ", "Λ without sinks", "NTK × 4", "Dynamic × 4"]
+    assert rows[2][1] < rows[1][1] < rows[0][1]
 
 
 def test_the_run_is_an_endpoint_with_a_schema(address):

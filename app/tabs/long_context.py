@@ -1,4 +1,4 @@
-"""The Long context tab: a text read plainly and through a Λ window, measured side by side."""
+"""The Long context tab: a text read plainly, through a Λ window and under compression, measured side by side."""
 
 from __future__ import annotations
 
@@ -24,12 +24,19 @@ from backend.settings import RunSettings, Watch
 MAX_BYTES = 2_000_000
 LENGTHS = (1024, 2048, 4096, 8192, 16384, 32768, 65536)
 PERIOD = 0.5
+POLICIES: dict[str, dict[str, Any]] = {
+    "Plain": {},
+    "Λ": {},
+    "Λ without sinks": {"sinks": 0},
+    "NTK × 4": {"pic": "ntk", "ratio": 4.0},
+    "Dynamic × 4": {"pic": "dynamic", "ratio": 4.0},
+}
 BUILT_IN, OWN = "Python's reference topics (built in)", "My own text"
 CHARTS = (
     ("l-nll", "Likelihood", "Nats per token of the text, by position: lower is better"),
     ("l-entropy", "Attention entropy", "Mean over layers and heads; dashed is the ceiling"),
     ("l-logits", "Attention logits", "Mean score of one head by perceived distance"),
-    ("l-states", "First-layer states", "One plane for both readings; circles plain, diamonds Λ"),
+    ("l-states", "First-layer states", "One plane for all readings, each with a symbol of its own"),
     ("l-speed", "Speed", "Tokens read per second"),
     ("l-memory", "Memory", "Size of the key/value cache"),
 )
@@ -57,7 +64,7 @@ def build(lab: Any, runs: Runs) -> None:
             window = gr.Slider(16, 8192, 1024, step=1, label="Λ window, in tokens", elem_id="l-window")
             sinks = gr.Slider(0, 256, 10, step=1, label="Sinks: first tokens always seen")
         with gr.Column(scale=2, min_width=200):
-            policies = gr.CheckboxGroup(["Plain", "Λ"], value=["Plain", "Λ"], label="Read it", elem_id="l-policies")
+            policies = gr.CheckboxGroup(list(POLICIES), value=["Plain", "Λ"], label="Read it", elem_id="l-policies")
             with gr.Row():
                 layer = gr.Number(12, label="Layer", precision=0, minimum=0, min_width=70)
                 head = gr.Number(0, label="Head", precision=0, minimum=0, min_width=70)
@@ -163,11 +170,11 @@ def _tokens(lab: Any, text: str, settings: RunSettings, length: int) -> Tensor:
 
 def _plans(window: int, sinks: int, chosen: Sequence[str], watch: Watch) -> list[tuple[str, RunSettings]]:
     if not chosen:
-        raise ValueError("nothing is chosen: tick Plain, Λ or both")
-    plain = RunSettings(prompt="…", watch=watch)
+        raise ValueError("nothing is chosen: tick Plain, Λ or another way to read")
+    seen = {"window": window, "sinks": sinks}
     return [
-        (name, plain if name == "Plain" else plain.model_copy(update={"window": window, "sinks": sinks}))
-        for name in ("Plain", "Λ")
+        (name, RunSettings(prompt="…", watch=watch, **((seen if "Λ" in name else {}) | changes)))
+        for name, changes in POLICIES.items()
         if name in chosen
     ]
 
@@ -225,11 +232,9 @@ def _ended(readings: Sequence[Passage], stopped: bool) -> dict[str, Any]:
 
 
 def _conclusion(readings: Sequence[Passage]) -> str:
-    if len(readings) < 2:
-        return f"Read {readings[0].read:,} tokens at perplexity {readings[0].perplexity:,.4g}."
-    plain, window = readings
-    return (
-        f"Over {plain.read:,} tokens: perplexity {plain.perplexity:,.4g} plain and {window.perplexity:,.4g} with Λ; "
-        f"at the end {plain.speed[-1]:,.0f} and {window.speed[-1]:,.0f} tokens/s, {plain.cache[-1] / 2**20:.1f} and "
-        f"{window.cache[-1] / 2**20:.1f} MiB of cache."
-    )
+    told = [
+        f"{reading.name} perplexity {reading.perplexity:,.4g}, {reading.speed[-1]:,.0f} tokens/s at the end, "
+        f"{reading.cache[-1] / 2**20:.1f} MiB of cache"
+        for reading in readings
+    ]
+    return f"Over {readings[0].read:,} tokens: {'; '.join(told)}."

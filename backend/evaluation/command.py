@@ -147,6 +147,7 @@ def _add_longform(command: argparse.ArgumentParser) -> None:
     command.add_argument("--trained", action="store_true", help="compare PIC-SFT in the place of policies")
     command.add_argument("--recent", type=int, default=128, help="dynamic PIC: recent tokens uncompressed (128)")
     command.add_argument("--repetition-penalty", type=float, default=1.0, help="1 is off (1)")
+    command.add_argument("--temperature", type=float, default=0.0, help="0 is greedy (0)")
     command.add_argument("--judge", metavar="MODULE:FUNCTION", help="scores (prompt, response) → number")
     command.add_argument("--out", type=Path, help="file to write or go on with (longform.json or pic_sft.json)")
 
@@ -166,6 +167,7 @@ def _longform(options: argparse.Namespace) -> int:
         "max_new_tokens": options.cap,
         "recent": options.recent,
         "repetition_penalty": options.repetition_penalty,
+        "temperature": options.temperature,
     }
     _writable(out)
     before = _before(out, earlier)

@@ -159,19 +159,22 @@ def trained() -> dict[str, dict[str, Any]]:
     }
 
 
-def summary(answers: Iterable[Answer]) -> dict[str, float]:
-    """Means over responses; the medians of lengths as well, because a response that never ends stretches the mean.
+def summary(answers: Iterable[Answer]) -> dict[str, float | None]:
+    """Means over responses; the medians of lengths as well, because a response that never ends stretches the mean, and
+    the mean words of the responses that are not corrupted (None for none).
 
     s_l: LongBench-Write's length score, where the prompts ask for lengths; judged: where a judge was asked.
     """
     found = list(answers)
     pairs = [(a.words, a.wanted) for a in found if a.wanted]
     judged = [a.judged for a in found if a.judged is not None]
+    whole = [a.words for a in found if not a.corrupted]
     return {
         "responses": len(found),
         "tokens_mean": statistics.mean(a.tokens for a in found),
         "tokens_median": statistics.median(a.tokens for a in found),
         "words_mean": statistics.mean(a.words for a in found),
+        "words_whole": statistics.mean(whole) if whole else None,
         "repetition_mean": statistics.mean(a.repetition for a in found),
         "ended": statistics.mean(a.ended for a in found),
         "corrupted": statistics.mean(a.corrupted for a in found),
@@ -207,9 +210,9 @@ def evaluate(
             done.append(asdict(answer(lab, each, settings, score)))
             yield result | {"answers": answers, "summary": _summaries(answers)}
         found = _summaries(answers)
-        report(f"{name}: " + ", ".join(f"{key} {value:.3g}" for key, value in found[name].items()))
+        report(f"{name}: " + ", ".join(f"{key} {value:.3g}" for key, value in found[name].items() if value is not None))
         yield result | {"answers": answers, "summary": found}
 
 
-def _summaries(answers: Mapping[str, list[dict[str, Any]]]) -> dict[str, dict[str, float]]:
+def _summaries(answers: Mapping[str, list[dict[str, Any]]]) -> dict[str, dict[str, float | None]]:
     return {name: summary(Answer(**row) for row in rows) for name, rows in answers.items() if rows}

@@ -76,8 +76,7 @@ def _train(options: argparse.Namespace) -> int:
     whole = settings.shortest if settings.longform else 0
     found = samples(read, loaded.tokenizer, settings.longest_prompt, settings.longest, whole)
     print(f"{len(found):,} samples from {len(read):,} texts", flush=True)
-    used = {sample.text for sample in found}
-    sources = Counter(text.source for text in read if text.prompt in used)
+    sources = Counter(sample.source for sample in found)
     adapter = train(loaded, found, settings, options.out, say, sources, options.note)
     print(f"adapter in {adapter.path}")
     return 0

@@ -33,13 +33,14 @@ class Sample:
     """One response of known length.
 
     prompt: ids in the chat template, up to the assistant's turn. response: ids without the end mark. cuts: lengths at
-    which the response may be cut, ascending.
+    which the response may be cut, ascending. source: where the text is from.
     """
 
     text: str
     prompt: tuple[int, ...]
     response: tuple[int, ...]
     cuts: tuple[int, ...]
+    source: str = ""
 
 
 def held_out(prompt: str) -> bool:
@@ -96,7 +97,7 @@ def samples(
         ends = [len(response)] if whole else sentence_lengths(response, tokenizer)
         cuts = tuple(cut for cut in ends if whole <= cut <= longest)
         if cuts and len(prompt) <= longest_prompt:
-            found.append(Sample(text.prompt, prompt, tuple(response), cuts))
+            found.append(Sample(text.prompt, prompt, tuple(response), cuts, text.source))
     return found
 
 

@@ -146,7 +146,8 @@ class _Run:
                 seen, last = Losses(), time.monotonic()
             if self.progress.step % 100 == 0:
                 self._checkpoint()
-        yield self._log(seen, 0.0)
+        if seen.texts:
+            yield self._log(seen, 0.0)
         self._checkpoint()
 
     def save(self, out: Path) -> Adapter:

@@ -38,7 +38,7 @@ def test_every_compared_policy_is_valid_and_distinct():
 
 def test_trained_models_are_compared_in_the_ways_of_the_paper():
     settings = {name: RunSettings(prompt="x", **policy) for name, policy in trained().items()}
-    assert len(set(settings.values())) == len(settings) == 10
+    assert len(set(settings.values())) == len(settings) == 8
     assert {one.method for one in settings.values()} == {"none", *LONG_METHODS}
     assert not any(one.steered for one in settings.values())
 

@@ -149,7 +149,7 @@ def trained() -> dict[str, dict[str, Any]]:
         "dynamic s=4": {"pic": "dynamic", "ratio": 4.0, "initial": 10, "recent": 600},
     }
     asked_of = {
-        "w/o SFT": ("none", ("plain", "NTK s=16", "dynamic s=4")),
+        "w/o SFT": ("none", ("plain",)),
         "SFT": ("sft", ("plain", "NTK s=16", "dynamic s=4")),
         "NTK PIC-SFT": ("sft_ntk", ("plain", "NTK s=16")),
         "dynamic PIC-SFT": ("sft_dynamic", ("plain", "dynamic s=4")),

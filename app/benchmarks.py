@@ -22,6 +22,7 @@ COLOURS = {"bf16": "@c1", "fp32": "@c3", "int8": "@c2", "int4": "@c4"}
 LINES, DASHED = ("@c1", "@c2", "@c3", "@c4", "@muted"), ("solid", "dot")
 # Of the chart of nats: tokens of a point, and where lines are cut off.
 POINT, CEILING = 2048, 12.0
+HARNESS = "python -m backend evaluate harness"
 DASHES = {"Λ": "dash", "attentions": "dashdot", "transformers": "dot"}
 
 
@@ -130,8 +131,8 @@ def trained(result: LongForm) -> Shown:
 
 def _answers(result: LongForm, by: str, quoted: str, publish: Callable[[str], str]) -> Table:
     columns = [
-        by, "answers", "tokens, mean", "tokens, median", "words, mean", "repetition", "ended", "corrupted",
-        "base perplexity", "distinct-2", "like the prompt", f"{quoted} (% corrupted)",
+        by, "answers", "tokens, mean", "tokens, median", "words, mean", "words, uncorrupted", "repetition", "ended",
+        "corrupted", "base perplexity", "distinct-2", "like the prompt", f"{quoted} (% corrupted)",
     ]  # fmt: skip
     rows = [
         [
@@ -140,6 +141,7 @@ def _answers(result: LongForm, by: str, quoted: str, publish: Callable[[str], st
             figure(found.get("tokens_mean")),
             figure(found.get("tokens_median")),
             figure(found.get("words_mean")),
+            figure(found.get("words_whole")),
             *(percent(found.get(key)) for key in ("repetition_mean", "ended", "corrupted")),
             *(figure(found.get(key)) for key in ("perplexity", "distinct2", "similarity")),
             publish(policy),
@@ -198,6 +200,12 @@ def anything(result: Recorded) -> Shown:
     return Shown("; ".join(told), tables)
 
 
+def decoupling(result: Recorded) -> Shown:
+    """Multiple choice by a model trained on long texts, read plainly and as trained, beside 004 figure 3."""
+    shown = anything(result)
+    return Shown(shown.words, [*shown.tables, published.DECOUPLING])
+
+
 def ablation(result: Fluency) -> Shown:
     """Perplexity with single parts of Λ, other numbers of sinks and other windows."""
     tables = fluency(result).tables[:1]
@@ -241,6 +249,10 @@ KINDS = {
     ),
     "longform.json": Kind("Long answers", "make longform", LongForm, long_answers),
     "pic_sft.json": Kind("Trained on long texts", "make longform", LongForm, trained),
+    "harness.json": Kind("What the countdown costs", f"{HARNESS} --method ldpe", Recorded, anything),
+    "harness_pic_sft.json": Kind(
+        "What training on long texts costs", f"{HARNESS} --method sft_dynamic", Recorded, decoupling
+    ),
 }
 OTHER = Kind("", "", Recorded, anything)
 

@@ -50,7 +50,9 @@ adapters: $(VENV)/.runs
 	$(TRAIN) --method ldpe --samples 5000 --out $(COUNTING)
 	$(TRAIN) --method ldpe --start $(COUNTING) --match 1 --samples 2000 --curriculum long --rate 6e-4 --out assets/adapters/ldpe
 	$(TRAIN) --method orpe --start $(COUNTING) --match 1 --samples 2000 --curriculum long --rate 6e-4 --out assets/adapters/orpe
-	$(TRAIN) --method pre --start $(COUNTING) --samples 1200 --rate 8e-4 --out assets/adapters/pre
+	$(TRAIN) --method pre --start $(COUNTING) --samples 1200 --rate 8e-4 --out .cache/training/counting/pre
+	$(TRAIN) --method pre --start .cache/training/counting/pre --match 1 --samples 1400 --curriculum long --rate 6e-4 \
+		--out assets/adapters/pre
 	$(TRAIN) --method lrpe --start $(COUNTING) --samples 900 --rate 8e-4 --out assets/adapters/lrpe
 	for kind in ldpe orpe; do $(TRAIN) --method mnt_$$kind --start assets/adapters/$$kind --samples 400 \
 		--curriculum even --rate 5e-4 --out assets/adapters/mnt_$$kind || exit 1; done

@@ -120,11 +120,11 @@ def long_answers(result: LongForm) -> Shown:
 
 def trained(result: LongForm) -> Shown:
     """The same after training on long texts, with and without compression, beside 004 tables 2 and 8."""
-    means = {name: found.get("words_mean") for name, found in result.summary.items()}
+    means = {name: found.get("words_whole") for name, found in result.summary.items()}
     plain = means.get("w/o SFT, plain")
     gains = {name: mean / plain for name, mean in means.items() if mean and plain and name != "w/o SFT, plain"}
     best = max(gains, key=lambda name: gains[name], default=None)
-    words = f"{best} writes {gains[best]:.1f}× the words of the model as it was." if best else ""
+    words = f"Uncorrupted answers of {best} have {gains[best]:.1f}× the words of the model's own." if best else ""
     quoted = "004 tables 2 and 8: length"
     return Shown(words, [_answers(result, "training, reading", quoted, lambda n: published.TRAINED.get(n, UNKNOWN))])
 
@@ -251,7 +251,7 @@ KINDS = {
     "pic_sft.json": Kind("Trained on long texts", "make longform", LongForm, trained),
     "harness.json": Kind("What the countdown costs", f"{HARNESS} --method ldpe", Recorded, anything),
     "harness_pic_sft.json": Kind(
-        "What training on long texts costs", f"{HARNESS} --method sft_dynamic", Recorded, decoupling
+        "What training on long texts costs", f"{HARNESS} --method sft_ntk", Recorded, decoupling
     ),
 }
 OTHER = Kind("", "", Recorded, anything)

@@ -9,6 +9,7 @@ from typing import Any
 import gradio as gr
 
 from app import live
+from app.buttons import QUIET
 from app.share import flat, settings_of
 from backend import adapters
 from backend.capabilities import Capabilities
@@ -204,7 +205,7 @@ def build(prompt: gr.Textbox, models: Sequence[str], missing: Mapping[Any, str |
             parts["every"] = gr.Number(4, label="Every n tokens", precision=0, minimum=1, maximum=1000, min_width=80)
     given = [parts[name] for name in ("pic", "ratio", "initial", "recent", "max_new_tokens")]
     parts["method"].input(
-        _as_trained, [parts["method"], parts["model"], parts["max_new_tokens"]], given, show_progress="hidden"
+        _as_trained, [parts["method"], parts["model"], parts["max_new_tokens"]], given, concurrency_limit=None, **QUIET
     )
     return Form(parts)
 

@@ -178,7 +178,7 @@ def test_only_an_open_stream_can_be_read_by_its_name():
         path = PATH.format(name=stream.name)
         assert len(stream.name) > 20 and stream.name != other.name
         stream.show(Frame({"a": "1"}))
-        threading.Timer(0.2, stream.end).start()
+        threading.Timer(2, stream.end).start()
         assert client.get(path).text == 'data: {"running":false,"texts":{},"parts":{"a":1}}\n\n'
         assert client.get(PATH.format(name="guess")).status_code == 204
     assert client.get(path).status_code == 204

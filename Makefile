@@ -73,12 +73,13 @@ far: $(VENV)/.develops
 	$(PY) -m backend evaluate perplexity --data $(DATA)/novels $(ARGS)
 	$(PY) -m backend evaluate perplexity --ablation --documents 1 --lengths 8192 16384 --data $(DATA)/novels
 	$(PY) -m backend evaluate recall --data $(DATA)/novels
-	$(PY) -m backend evaluate harness --method ldpe --data $(DATA)
+	for method in ldpe sft_ntk; do $(PY) -m backend evaluate harness --method $$method --data $(DATA) || exit 1; done
 
+LONGFORM := $(PY) -m backend evaluate longform --data $(DATA)/hellobench_ht.jsonl --temperature 0.7 --repetition-penalty 1.1
 longform: $(VENV)/.develops
 	@$(MODEL)
-	$(PY) -m backend evaluate longform --data $(DATA)/hellobench_ht.jsonl --repetition-penalty 1.1 $(ARGS)
-	$(PY) -m backend evaluate longform --trained --cap 4096 --data $(DATA)/hellobench_ht.jsonl --repetition-penalty 1.1 $(ARGS)
+	$(LONGFORM) $(ARGS)
+	$(LONGFORM) --trained --cap 4096 $(ARGS)
 
 lint: $(VENV)/.develops
 	$(PY) -m ruff check .

@@ -22,7 +22,7 @@ COLOURS = {"bf16": "@c1", "fp32": "@c3", "int8": "@c2", "int4": "@c4"}
 LINES, DASHED = ("@c1", "@c2", "@c3", "@c4", "@muted"), ("solid", "dot")
 # Of the chart of nats: tokens of a point, and where lines are cut off.
 POINT, CEILING = 2048, 12.0
-HARNESS = "python -m backend evaluate harness"
+HARNESS = "python -m backend evaluate harness --data FOLDER"
 DASHES = {"Λ": "dash", "attentions": "dashdot", "transformers": "dot"}
 
 

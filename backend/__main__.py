@@ -96,18 +96,16 @@ def _add_field(command: argparse.ArgumentParser, name: str) -> None:
 
 
 def settings_of(options: dict[str, Any]) -> RunSettings:
-    """RunSettings of the options given; ValueError with one sentence naming the option that is wrong."""
+    """RunSettings of the options given; pydantic's ValidationError, a ValueError, where one of them is wrong."""
     values = {name: value for name, value in options.items() if name in RunSettings.model_fields}
     watch = {name: options[f"watch_{name}"] for name in Watch.model_fields if f"watch_{name}" in options}
     if values.get("prompt") == "-":
         values["prompt"] = sys.stdin.read()
-    try:
-        return RunSettings(**values, watch=Watch(**watch))
-    except ValidationError as error:
-        raise ValueError(_sentence(error)) from error
+    return RunSettings(**values, watch=Watch(**watch))
 
 
 def _sentence(error: ValidationError) -> str:
+    """One sentence that names the option that is wrong."""
     first, *rest = error.errors(include_url=False)
     message = str(first["ctx"]["error"]) if first["type"] == "value_error" else _lower(first["msg"])
     if not first["loc"]:
@@ -220,7 +218,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         return options.run(options)
     except ValueError as error:
-        print(error, file=sys.stderr)
+        print(_sentence(error) if isinstance(error, ValidationError) else error, file=sys.stderr)
         return WRONG
     except BrokenPipeError:
         # The reader has gone (`| head`): nothing is left to say, and the interpreter must not flush into the pipe.

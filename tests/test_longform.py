@@ -75,6 +75,8 @@ def test_what_cannot_be_measured_is_said(tmp_path, capsys):
     for arguments, words in (
         (["--policy", "spiral"], "there is no policy 'spiral'"),
         (["--prompts", "0"], "give at least 1"),
+        (["--cap", "0"], "--cap 0: give at least 1"),
+        (["--temperature", "-1"], "--temperature -1.0: input should be greater than or equal to 0\n"),
         (["--judge", "json:nothing"], "give MODULE:FUNCTION"),
         (["--data", str(tmp_path / "none.jsonl")], "cannot be read"),
         ([], "no result of this command"),

@@ -226,6 +226,22 @@ def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(tmp_path, method):
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
 
 
+def test_a_run_that_dies_goes_on_from_where_it_was_by_the_clock(tmp_path, monkeypatch):
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0)
+    run = training._Run(tiny_loaded(), letters(), quick(), tmp_path / "t")
+    step = run._step
+
+    def dying(group, seen):
+        if run.progress.step == 3:
+            raise KeyboardInterrupt
+        return step(group, seen)
+
+    run._step = dying
+    with pytest.raises(KeyboardInterrupt):
+        list(run.steps())
+    assert training._Run(tiny_loaded(), letters(), quick(), tmp_path / "t").progress.step == 3
+
+
 def test_the_log_of_a_resumed_run_tells_each_step_once(tmp_path):
     settings = quick()
     trained(tmp_path / "t", settings, stop_at=3)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from backend.settings import MAX_LANDING, Method
+from backend.settings import LONG_METHODS, MAX_LANDING, Method
 from backend.terminal import say
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def _add_harness(command: argparse.ArgumentParser) -> None:
     command.add_argument("--task", action="append", default=[], help="a task of lm-evaluation-harness; may repeat")
     command.add_argument("--data", type=Path, help="folder with scitldr_test.jsonl, for the task 'summaries'")
     command.add_argument("--limit", type=int, help="documents of each task (all)")
-    command.add_argument("--out", type=Path, default=RESULTS / "harness.json", help="file to write")
+    command.add_argument("--out", type=Path, help="file to write (harness.json or harness_pic_sft.json)")
 
 
 def _harness(options: argparse.Namespace) -> int:
@@ -61,12 +61,13 @@ def _harness(options: argparse.Namespace) -> int:
     least = CHOICES if options.data else 1
     if options.limit is not None and options.limit < least:
         raise ValueError(f"--limit {options.limit}: give at least {least}")
-    _writable(options.out)
+    out = options.out or RESULTS / ("harness_pic_sft.json" if options.method in LONG_METHODS else "harness.json")
+    _writable(out)
     with tempfile.TemporaryDirectory() as scratch:
         own = [summaries(options.data, options.limit or 200, Path(scratch) / "t.json")] if options.data else []
         models = Models(allowed(more=[options.model]))
         result = evaluate(models, options.model, options.method, [*own, *options.task], options.limit, say)
-    _keep(options.out, result)
+    _keep(out, result)
     return 0
 
 
@@ -160,8 +161,9 @@ def _longform(options: argparse.Namespace) -> int:
     known = trained() if options.trained else policies()
     compared = {name: known[name] for name in _policies(options, known)}
     out = options.out or RESULTS / ("pic_sft.json" if options.trained else "longform.json")
-    if options.prompts < 1:
-        raise ValueError(f"--prompts {options.prompts}: give at least 1")
+    for name in ("prompts", "cap"):
+        if getattr(options, name) < 1:
+            raise ValueError(f"--{name} {getattr(options, name)}: give at least 1")
     common = {
         "model": options.model,
         "max_new_tokens": options.cap,

@@ -45,6 +45,7 @@ from backend.training.settings import TrainSettings
 
 CHECKPOINT = "checkpoint.pt"
 LOG = "training.jsonl"
+CHECKPOINT_SECONDS = 60
 Rows = list[tuple[tuple[int, ...], tuple[int, ...]]]
 
 
@@ -105,7 +106,9 @@ def train(
 class _Run:
     def __init__(self, loaded: Loaded, samples: Sequence[Sample], settings: TrainSettings, folder: Path):
         if not samples:
-            raise ValueError("no training sample fits: give more data, or raise --longest and --longest-prompt")
+            raise ValueError(
+                "no training sample fits: give more data, raise --longest and --longest-prompt, or lower --shortest"
+            )
         from accelerate import Accelerator
 
         folder.mkdir(parents=True, exist_ok=True)
@@ -135,6 +138,7 @@ class _Run:
     def steps(self) -> Iterator[str]:
         """Train to the end; a line of progress now and then."""
         started, seen, last = time.monotonic() - self.progress.seconds, Losses(), time.monotonic()
+        kept = last
         self.model.train()
         for group in islice(self._groups(), self.progress.step, None):
             if self.progress.samples >= self.settings.samples:
@@ -144,8 +148,10 @@ class _Run:
             if time.monotonic() - last > 20:
                 yield self._log(seen, rate)
                 seen, last = Losses(), time.monotonic()
-            if self.progress.step % 100 == 0:
+            # By time: a step over long texts takes most of a minute, one over short answers a third of a second.
+            if time.monotonic() - kept > CHECKPOINT_SECONDS:
                 self._checkpoint()
+                kept = time.monotonic()
         if seen.texts:
             yield self._log(seen, 0.0)
         self._checkpoint()

@@ -357,6 +357,7 @@ def test_two_visitors_at_once_get_their_own_runs(visit):
     two.page.wait_for_function("document.querySelector('#text-run .ll-response').dataset.tokens === '30'")
     assert "after 30 tokens" in two.ends()
     assert one.tokens == 40
+    two.settles("entropy")
     attended = two.page.evaluate("Math.exp(document.querySelector('#chart-entropy .ll-plot').data[0].y.at(-1))")
     assert attended == pytest.approx(20, abs=0.1)
 

@@ -89,6 +89,7 @@ window.LengthLab = (() => {
   }
   function schedule(chart) {
     if (chart) waiting.add(chart);
+    if (chart && !chart.running) rest = 0;
     if (asked || !waiting.size) return;
     const wait = last + rest - performance.now();
     clearTimeout(timer);

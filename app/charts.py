@@ -373,8 +373,8 @@ def _planned(series: Series) -> float:
 
 
 def room(number: float) -> float:
-    """256, or the next fourfold of it at or above `number`: an axis that grows is drawn anew, which is dear."""
-    return float(256 * 4 ** max(0, math.ceil(math.log(max(number, 1) / 256, 4))))
+    """512, or the next fourfold of it at or above `number`: an axis that grows is drawn anew, which is dear."""
+    return float(512 * 4 ** max(0, math.ceil(math.log(max(number, 1) / 512, 4))))
 
 
 def distance_axis(layout: dict[str, Any], top: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -13,8 +14,9 @@ from typing import Any, Protocol, TypeVar
 from app.frames import Stream, Streams
 
 Event = TypeVar("Event")
-PERIOD = 0.2
 SLOWEST = 0.33
+# A frame costs the page's machine what it costs; with two cores the model and, often, the browser need both.
+PERIOD = 0.2 if (os.cpu_count() or 1) > 2 else SLOWEST
 SHARE = 0.08
 _END = object()
 

@@ -134,7 +134,7 @@ def drawn(tokens: int, done: bool = False) -> list[charts.Chart]:
     return all_charts(run(tokens, done=done))[:3]
 
 
-@pytest.mark.parametrize(("number", "reached"), [(0, 256), (1, 256), (256, 256), (257, 1024), (5000, 16384)])
+@pytest.mark.parametrize(("number", "reached"), [(0, 512), (1, 512), (512, 512), (513, 2048), (5000, 8192)])
 def test_room_grows_fourfold(number, reached):
     assert charts.room(number) == reached
 

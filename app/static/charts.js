@@ -178,7 +178,7 @@ window.LengthLab = (() => {
         words.textContent = latest.summary;
         if (!table.hidden) fillTable();
         const now = performance.now();
-        whole = { fits: fits(latest), due: now + Math.max(1500, 300 * (now - start)) };
+        whole = { fits: fits(latest), due: now + Math.max(1500, 600 * (now - start)) };
       },
     };
 

@@ -75,7 +75,7 @@ far: $(VENV)/.develops
 	$(PY) -m backend evaluate recall --data $(DATA)/novels
 	for method in ldpe sft_ntk; do $(PY) -m backend evaluate harness --method $$method --data $(DATA) || exit 1; done
 
-LONGFORM := $(PY) -m backend evaluate longform --data $(DATA)/hellobench_ht.jsonl --temperature 0.7 --repetition-penalty 1.1
+LONGFORM := $(PY) -m backend evaluate longform --data $(DATA)/hellobench_ht.jsonl --temperature 1 --top-p 0.95
 longform: $(VENV)/.develops
 	@$(MODEL)
 	$(LONGFORM) $(ARGS)

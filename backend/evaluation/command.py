@@ -149,6 +149,7 @@ def _add_longform(command: argparse.ArgumentParser) -> None:
     command.add_argument("--recent", type=int, default=128, help="dynamic PIC: recent tokens uncompressed (128)")
     command.add_argument("--repetition-penalty", type=float, default=1.0, help="1 is off (1)")
     command.add_argument("--temperature", type=float, default=0.0, help="0 is greedy (0)")
+    command.add_argument("--top-p", type=float, default=1.0, help="1 is off (1)")
     command.add_argument("--judge", metavar="MODULE:FUNCTION", help="scores (prompt, response) → number")
     command.add_argument("--out", type=Path, help="file to write or go on with (longform.json or pic_sft.json)")
 
@@ -170,6 +171,7 @@ def _longform(options: argparse.Namespace) -> int:
         "recent": options.recent,
         "repetition_penalty": options.repetition_penalty,
         "temperature": options.temperature,
+        "top_p": options.top_p,
     }
     _writable(out)
     before = _before(out, earlier)

@@ -91,6 +91,14 @@ class Fluency(Recorded):
     readings: list[Readings] = Field(default_factory=list)
 
 
+class Recall(Recorded):
+    """assets/results/recall.json. continuations, passkeys: rows by policy and tokens read."""
+
+    keys: int = 0
+    continuations: list[dict[str, Any]]
+    passkeys: list[dict[str, Any]]
+
+
 class Landing(Recorded):
     """assets/results/length/ldpe_landing.json. landing: endings tried; summary: measures by range of targets."""
 
@@ -170,6 +178,32 @@ def fluency(result: Fluency) -> Shown:
     return Shown(words, tables, _fluency_chart(result, words))
 
 
+def recall(result: Recall) -> Shown:
+    """How much of a text's own continuation and of what it hid is still written far into it, beside 002 table 2."""
+    measures = [
+        _by_tokens(f"{measure} of 100 tokens written, by tokens read", ("policy",), result.continuations, measure)
+        for measure in ("BLEU", "ROUGE-Lsum")
+    ]
+    caption = f"Passkeys told, of {result.keys} at each depth (0: at the start), by tokens read"
+    told = _by_tokens(caption, ("policy", "depth"), result.passkeys, "told", percent)
+    mine = sorted((row["tokens"], row["ROUGE-Lsum"]) for row in result.continuations if row["policy"] == "Λ")
+    near, far = [f"{figure(rouge)} after {tokens:,} tokens" for tokens, rouge in (mine[:1] + mine[-1:])] or ["", ""]
+    words = f"What Λ writes has a ROUGE-Lsum of {near} and of {far}." if mine else ""
+    return Shown(words, [*measures, told, published.CONTINUATIONS])
+
+
+def _by_tokens(
+    caption: str, by: tuple[str, ...], rows: Sequence[dict[str, Any]], measure: str, show: Callable[[Any], str] = figure
+) -> Table:
+    """A measure with a row for each `by` and a column for each number of tokens read."""
+    lengths = sorted({row["tokens"] for row in rows})
+    found: dict[tuple[str, ...], dict[int, Any]] = {}
+    for row in rows:
+        found.setdefault(tuple(text(row[key]) for key in by), {})[row["tokens"]] = row[measure]
+    cells = [[*names, *(show(mine.get(length)) for length in lengths)] for names, mine in found.items()]
+    return Table(caption, [*by, *(f"{length:,}" for length in lengths)], cells)
+
+
 def landing(result: Landing) -> Shown:
     """Lengths by range of targets where the last sentence was chosen to land on the target."""
     columns = ["range", "answers", "MAE ± SD", "bias", "> 20 off", "ended by the model", "natural endings"]
@@ -247,6 +281,7 @@ KINDS = {
     "ablation.json": Kind(
         "What each part of Λ does", "python -m backend evaluate perplexity --ablation", Fluency, ablation
     ),
+    "recall.json": Kind("Writing on, and recalling", "python -m backend evaluate recall --data FOLDER", Recall, recall),
     "longform.json": Kind("Long answers", "make longform", LongForm, long_answers),
     "pic_sft.json": Kind("Trained on long texts", "make longform", LongForm, trained),
     "harness.json": Kind("What the countdown costs", f"{HARNESS} --method ldpe", Recorded, anything),

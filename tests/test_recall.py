@@ -54,6 +54,5 @@ def test_a_passkey_lies_at_its_depth_and_the_prompt_has_its_length(lab, depth):
 
 def test_passkeys_are_counted(lab, monkeypatch):
     monkeypatch.setattr(recall, "DEPTHS", (0.5,))
-    monkeypatch.setattr(recall, "KEYS", 2)
-    (row,) = passkeys(lab, "embedded", "plain", [256])
+    (row,) = passkeys(lab, "embedded", "plain", [256], keys=2)
     assert row["told"] in (0, 0.5, 1) and row["depth"] == 0.5

@@ -425,3 +425,23 @@ def test_fluency_is_told_by_policy_and_length():
     assert shown.tables[0].rows == [["Λ", "20.5", "–"], ["plain", "19.2", "800"]]
     assert "16,384 tokens into a text Λ has 1.03×" in shown.words
     assert [list(trace["y"]) for trace in shown.chart.data] == [[3.0, 12.0], [3.0, 2.5]]
+
+
+def test_recall_is_told_by_policy_and_length():
+    def row(policy, tokens, rouge):
+        return {"policy": policy, "tokens": tokens, "documents": 2, "BLEU": 1.5, "ROUGE-Lsum": rouge}
+
+    result = benchmarks.Recall(
+        keys=2,
+        continuations=[row("plain", 2048, 0.1), row("Λ", 2048, 0.125), row("Λ", 4096, 0.25)],
+        passkeys=[
+            {"policy": "Λ", "tokens": 4096, "depth": 0.1, "told": 0.0},
+            {"policy": "Λ", "tokens": 4096, "depth": 0.9, "told": 0.5},
+        ],
+    )
+    shown = benchmarks.recall(result)
+    assert "0.125 after 2,048 tokens and of 0.250 after 4,096" in shown.words
+    assert shown.tables[1].rows == [["plain", "0.100", "–"], ["Λ", "0.125", "0.250"]]
+    assert shown.tables[2].rows == [["Λ", "0.100", "0.0 %"], ["Λ", "0.900", "50.0 %"]]
+    nothing = benchmarks.recall(benchmarks.Recall(continuations=[], passkeys=[]))
+    assert nothing.words == "" and nothing.tables[0].rows == []

@@ -74,6 +74,7 @@ def _harness(options: argparse.Namespace) -> int:
 def _add_recall(command: argparse.ArgumentParser) -> None:
     command.set_defaults(run=_recall)
     _add_texts(command, documents=6, longest=8192)
+    command.add_argument("--keys", type=int, default=4, help="numbers hidden at each depth (4)")
     command.add_argument("--out", type=Path, default=RESULTS / "recall.json", help="file to write")
 
 
@@ -105,9 +106,11 @@ def _texts(options: argparse.Namespace, lengths: Sequence[int], shortest: int) -
 def _recall(options: argparse.Namespace) -> int:
     from backend.evaluation.recall import LENGTHS, evaluate
 
+    if options.keys < 1:
+        raise ValueError(f"--keys {options.keys}: give at least 1")
     _writable(options.out)
     lab, texts, lengths = _texts(options, LENGTHS, 64)
-    for result in evaluate(lab, options.model, texts, lengths, options.longest, say):
+    for result in evaluate(lab, options.model, texts, lengths, options.longest, say, options.keys):
         _keep(options.out, result)
     return 0
 

@@ -108,13 +108,13 @@ def continuations(
     ]
 
 
-def passkeys(lab: Lab, model: str, policy: str, lengths: Sequence[int]) -> list[dict[str, Any]]:
-    """Share of hidden numbers that are told, by length and how deep they lie (0: at the start)."""
+def passkeys(lab: Lab, model: str, policy: str, lengths: Sequence[int], keys: int = KEYS) -> list[dict[str, Any]]:
+    """Share of `keys` hidden numbers that are told, by length and how deep they lie (0: at the start)."""
     tokenizer, rows = lab.models.load(model).tokenizer, []
     for length in lengths:
         for depth in DEPTHS:
             found = []
-            for draw in range(KEYS):
+            for draw in range(keys):
                 key = str(random.Random(f"{length} {depth} {draw}").randrange(10_000, 100_000))
                 ids = hidden(tokenizer, key, length, depth)
                 (tokens,) = reader(lab, model, policy).after(ids, [len(ids)], 16)
@@ -141,17 +141,21 @@ def evaluate(
     lengths: Sequence[int],
     longest: int,
     report: Callable[[str], None],
+    keys: int = KEYS,
 ) -> Iterator[dict[str, Any]]:
-    """The result document after each policy. longest: where the policy stops that looks at everything."""
+    """The result document after each policy. longest: where the policy stops that looks at everything.
+
+    keys: numbers hidden at each depth.
+    """
     ids = {
         name: tokenise(lab, text, RunSettings(prompt="-", model=model), max(lengths) + WRITTEN)
         for name, text in texts.items()
     }
-    result = provenance(seed=0) | {"model": model, "window": WINDOW, "continuations": [], "passkeys": []}
+    result = provenance(seed=0) | {"model": model, "window": WINDOW, "keys": keys, "continuations": [], "passkeys": []}
     for policy in POLICIES:
         mine = [length for length in lengths if policy != "plain" or length <= longest]
         result["continuations"] += continuations(lab, model, policy, ids, mine)
-        result["passkeys"] += passkeys(lab, model, policy, [length for length in mine if length <= 4 * WINDOW])
+        result["passkeys"] += passkeys(lab, model, policy, [n for n in mine if n <= 4 * WINDOW], keys)
         rows = [*result["continuations"], *result["passkeys"]]
         report(f"{policy}: {sum(row['policy'] == policy for row in rows)} rows")
         yield result

@@ -603,3 +603,25 @@ def test_a_recorded_run_comes_back_and_its_exports_make_it_again(adapted, tmp_pa
             exec(compile(source, "export", "exec"), names)
         assert names["event"].text == trace.finish.text
     assert len(names["figure"].data[0].z) == adapted.capabilities("embedded", "fp32").layers
+
+
+def stands_out(kind: str, targets: range, d: int = 576) -> tuple[float, float]:
+    """The least that the best linear map of a signal gives for the last row of a target, the most for any other."""
+    rows = [
+        signal_rows(settings_of(kind), torch.arange(1, n + 1)[None], torch.tensor([[1]]), torch.tensor([[n]]), d)[0]
+        for n in targets
+    ]
+    known = torch.cat([torch.cat(rows), torch.ones(sum(targets), 1)], 1).double()
+    last = torch.cat([torch.arange(n) == n - 1 for n in targets])
+    normal = known.T @ known + 1e-6 * torch.eye(d + 1, dtype=torch.float64)
+    told = known @ torch.linalg.solve(normal, known.T @ last.double())
+    return float(told[last].min()), float(told[~last].max())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_direction_shows_the_end_at_every_target_except_with_lrpe(kind):
+    end, others = stands_out(kind, range(5, 201, 3))
+    if kind == "lrpe":
+        assert end < 0.2 and others > 0.4
+    else:
+        assert end > 0.99 and others < 0.02

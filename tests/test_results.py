@@ -445,3 +445,11 @@ def test_recall_is_told_by_policy_and_length():
     assert shown.tables[2].rows == [["Λ", "0.100", "0.0 %"], ["Λ", "0.900", "50.0 %"]]
     nothing = benchmarks.recall(benchmarks.Recall(continuations=[], passkeys=[]))
     assert nothing.words == "" and nothing.tables[0].rows == []
+
+
+def test_llama_cpp_is_told_beside_the_engine():
+    rates = [benchmarks.Rate(case="llama.cpp Q4_1", context=n, prefill=200, decode=40) for n in (128, 2048)]
+    rates += [benchmarks.Rate(case="engine int4", context=2048, prefill=800, decode=80)]
+    shown = benchmarks.beside_llama(benchmarks.Bench(short=rates))
+    assert shown.words == "After 2,048 tokens engine int4 decodes 80.0 tokens/s, llama.cpp Q4_1 40.0 (2.0×)."
+    assert shown.tables[0].rows == [["llama.cpp Q4_1", "40.0", "40.0"], ["engine int4", "–", "80.0"]]

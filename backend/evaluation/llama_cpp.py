@@ -1,0 +1,103 @@
+"""llama.cpp on the embedded model's own Q4_1 file beside the engine, in one process.
+
+`make bench-llama` writes assets/results/bench_llama_cpp.json. It takes llama.cpp from the wheel of xllamacpp, which is
+compiled for processors with AVX2; one compiled for the processor at hand may be faster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from backend import embedded
+from backend.evaluation.machine import PeakMemory
+from backend.evaluation.speed import Bench, Speed, begun, bytes_of, engine_readers, measured
+from backend.models import Models
+from backend.positions import Policy
+from backend.runner import Runner
+from backend.terminal import say
+
+OUT = Path(__file__).parents[2] / "assets" / "results" / "bench_llama_cpp.json"
+CONTEXTS = (128, 2048)
+REPEATS = 3
+HALF = 2
+
+
+def server(gguf: Path, room: int) -> Any:
+    """llama.cpp's server over a file, for one request of at most `room` tokens, with torch's number of threads.
+
+    ValueError where xllamacpp is not installed.
+    """
+    try:
+        import xllamacpp
+    except ImportError as error:
+        raise ValueError("xllamacpp is not installed: run `make bench-llama`") from error
+    params = xllamacpp.CommonParams()
+    params.model.path, params.n_ctx, params.n_parallel = str(gguf), room, 1
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = torch.get_num_threads()
+    params.verbosity = -1
+    return xllamacpp.Server(params)
+
+
+def speed(server: Any, gguf: Path, bench: Bench, context: int) -> Speed:
+    """Medians of greedy writing after a context of the bench's text, by llama.cpp's own clock, the first left out."""
+    request = {
+        "prompt": bench.text[:context].tolist(),
+        "n_predict": bench.tokens,
+        "temperature": 0,
+        "ignore_eos": True,
+        "cache_prompt": False,
+    }
+    with PeakMemory() as peak:
+        timings = [server.handle_completions(request)["timings"] for _ in range(1 + REPEATS)][1:]
+    prefill, decode = (statistics.median(t[f"{name}_per_second"] for t in timings) for name in ("prompt", "predicted"))
+    moved = gguf.stat().st_size + cache_bytes(context)
+    return Speed("llama.cpp Q4_1", context, prefill, decode, moved, moved * decode / bench.copy, peak.bytes)
+
+
+def cache_bytes(context: int) -> int:
+    """Bytes of keys and values that one token reads; llama.cpp keeps them in half precision."""
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(embedded.source())
+    return 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * context * HALF
+
+
+def cases(models: Models, gguf: Path, bench: Bench) -> Iterator[Speed]:
+    """llama.cpp and the engine by turns."""
+    runners = {precision: Runner(models.load("embedded", precision)) for precision in ("int4", "bf16")}
+    theirs = server(gguf, max(CONTEXTS) + 2 * bench.tokens)
+    for context in CONTEXTS:
+        yield speed(theirs, gguf, bench, context)
+        for precision, runner in runners.items():
+            make = partial(engine_readers, runner, Policy())
+            yield from bench.case(f"engine {precision}", context, make, bytes_of(runner))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m backend.evaluation.llama_cpp", description=__doc__)
+    parser.add_argument("--tokens", type=int, default=64, help="tokens written in each case (default 64)")
+    parser.add_argument("--out", type=Path, default=OUT)
+    given = parser.parse_args()
+    models = Models(["embedded"])
+    with tempfile.TemporaryDirectory() as work:
+        try:
+            gguf = embedded.original(Path(work))
+            bench, head = begun(models, given.tokens, say)
+            result = head | {"short": measured(cases(models, gguf, bench), say)}
+        except ValueError as error:
+            sys.exit(str(error))
+    given.out.write_text(json.dumps(result, indent=1))
+
+
+if __name__ == "__main__":
+    main()

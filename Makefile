@@ -78,6 +78,7 @@ far: $(VENV)/.develops
 	$(PY) -m backend evaluate perplexity --data $(DATA)/novels $(ARGS)
 	$(PY) -m backend evaluate perplexity --ablation --documents 1 --lengths 8192 16384 --data $(DATA)/novels
 	$(PY) -m backend evaluate recall --data $(DATA)/novels
+	$(PY) -m backend evaluate diagnoses --data $(DATA)/novels
 	for method in ldpe sft_ntk; do $(PY) -m backend evaluate harness --method $$method --data $(DATA) || exit 1; done
 
 LONGFORM := $(PY) -m backend evaluate longform --data $(DATA)/hellobench_ht.jsonl --temperature 1 --top-p 0.95

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from app import charts, published
+from app import charts, diagnoses, published
 from app.charts import Chart
-from app.results import UNKNOWN, Recorded, Table, figure, percent, text
+from app.results import UNKNOWN, Figure, Recorded, Shown, Table, figure, percent, text
 
 PLAIN, ENGINE, LLAMA = "transformers bf16", "engine bf16, probes", "llama.cpp Q4_1"
 # The look of a case in the chart, by the first word of these that its name holds.
@@ -24,16 +23,6 @@ LINES, DASHED = ("@c1", "@c2", "@c3", "@c4", "@muted"), ("solid", "dot")
 POINT, CEILING = 2048, 12.0
 HARNESS = "python -m backend evaluate harness --data FOLDER"
 DASHES = {"Λ": "dash", "attentions": "dashdot", "transformers": "dot"}
-
-
-@dataclass
-class Shown:
-    """What a file shows: a sentence, tables, a chart where the kind has one, and where a part was measured apart."""
-
-    words: str
-    tables: list[Table] = field(default_factory=list)
-    chart: Chart | None = None
-    apart: str = ""
 
 
 class Rate(BaseModel):
@@ -110,7 +99,9 @@ def speed(bench: Bench) -> Shown:
     """Tokens per second of decoding and of reading, by context, and what the page costs."""
     rates = [*bench.short, *bench.long]
     tables = _rates(rates)
-    shown = Shown(f"{_gains(rates)} {published.SPEED}".strip(), tables, _speed_chart(rates))
+    title = "Decoding speed, long contexts" if bench.long else "Decoding speed"
+    drawn = Figure(title, "Tokens per second after a context; probes off", _speed_chart(rates))
+    shown = Shown(f"{_gains(rates)} {published.SPEED}".strip(), tables, [drawn])
     if bench.page:
         rows = [[way, figure(rate)] for way, rate in bench.page.tokens_per_second.items()]
         tables.append(Table(f"The same run of {bench.page.tokens} tokens", ["way", "tokens per second"], rows))
@@ -177,7 +168,8 @@ def fluency(result: Fluency) -> Shown:
         tables.insert(1, Table("Λ: the same tokens after a long text and after 8,192 tokens", keys, same))
     far = max(result.same_tokens, key=lambda row: row["tokens"], default=None)
     words = f"{far['tokens']:,} tokens into a text Λ has {far['ratio']:.2f}× the perplexity of 8,192." if far else ""
-    return Shown(words, tables, _fluency_chart(result, words))
+    hint = "Mean over texts, four chunks to a point (002 figure 3)"
+    return Shown(words, tables, [Figure("Nats against position", hint, _fluency_chart(result, words))])
 
 
 def recall(result: Recall) -> Shown:
@@ -250,36 +242,27 @@ def ablation(result: Fluency) -> Shown:
 
 
 class Kind(NamedTuple):
-    """title: of its section. command: makes the file. model: checks it. show: what the page has of it.
-
-    chart: heading and hint of the chart that `show` makes, or None where it makes none.
-    """
+    """title: of its section. command: makes the file. model: checks it. show: what the page has of it."""
 
     title: str
     command: str
     model: type[Any]
     show: Callable[[Any], Shown]
-    chart: tuple[str, str] | None = None
 
 
 KINDS = {
     "length/ldpe_landing.json": Kind(
         "LDPE with landing", "python -m backend evaluate length --method ldpe --landing 8", Landing, landing
     ),
-    "bench.json": Kind(
-        "Speed", "make bench", Bench, speed, ("Decoding speed", "Tokens per second after a context; probes off")
-    ),
-    "bench_long.json": Kind(
-        "Speed far into a text", "make bench-long", Bench, speed,
-        ("Decoding speed, long contexts", "Tokens per second after a context; probes off"),
-    ),
+    "bench.json": Kind("Speed", "make bench", Bench, speed),
+    "bench_long.json": Kind("Speed far into a text", "make bench-long", Bench, speed),
     "bench_llama_cpp.json": Kind("Speed beside llama.cpp", "make bench-llama", Bench, beside_llama),
-    "perplexity.json": Kind(
-        "Fluency far into a text",
-        "python -m backend evaluate perplexity",
-        Fluency,
-        fluency,
-        ("Nats against position", "Mean over texts, four chunks to a point (002 figure 3)"),
+    "perplexity.json": Kind("Fluency far into a text", "python -m backend evaluate perplexity", Fluency, fluency),
+    "diagnoses.json": Kind(
+        "What breaks far into a text",
+        "python -m backend evaluate diagnoses --data FOLDER",
+        diagnoses.Diagnoses,
+        diagnoses.diagnosed,
     ),
     "ablation.json": Kind(
         "What each part of Λ does", "python -m backend evaluate perplexity --ablation", Fluency, ablation

@@ -187,10 +187,10 @@ def entropy(series: Series) -> Chart:
     shown = sorted({int(i) for i in np.linspace(0, layers - 1, min(LAYERS, layers)).round()} | {watched})
     data = [line(context, ceiling, "@ink", "ceiling ln(attended)", width=1.4, dash="dash")]
     for layer in shown:
-        colour = _layer_colour(layer / max(1, layers - 1))
+        colour = layer_colour(layer / max(1, layers - 1))
         bold = layer == watched
         data.append(line(context, values[:, layer], colour, f"layer {layer}", width=3 if bold else 1.2))
-    data.append(_layer_scale(layers))
+    data.append(layer_scale(layers))
     layout["yaxis"]["rangemode"] = "tozero"
     if series.finish is None:
         grows(layout["xaxis"], context[-1] - len(series) + _planned(series))
@@ -495,7 +495,8 @@ def _past_points(past: Sequence[Past]) -> dict[str, Any]:
     }
 
 
-def _layer_scale(layers: int) -> dict[str, Any]:
+def layer_scale(layers: int) -> dict[str, Any]:
+    """No point, but the scale of the layers' colours beside the chart."""
     return {
         "type": "scatter",
         "mode": "markers",
@@ -636,7 +637,8 @@ def rounded(values: np.ndarray, digits: int) -> np.ndarray:
     return np.round(np.asarray(values, dtype=np.float64), digits)
 
 
-def _layer_colour(depth: float) -> str:
+def layer_colour(depth: float) -> str:
+    """The colour of a layer, by its depth from 0 to 1."""
     return f"@layer{round(depth * 6)}"
 
 

@@ -7,12 +7,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
+
+from app.charts import Chart
 
 FOLDER = Path(__file__).parents[1] / "assets" / "results"
 UNKNOWN = "–"
@@ -67,6 +69,24 @@ class Table:
     columns: Sequence[str]
     rows: Sequence[Sequence[str]] = field(default_factory=list)
     quoted: int | None = None
+
+
+class Figure(NamedTuple):
+    """A chart under its heading and hint."""
+
+    title: str
+    hint: str
+    chart: Chart
+
+
+@dataclass
+class Shown:
+    """What a file shows: a sentence, tables, figures, and where a part was measured apart."""
+
+    words: str
+    tables: list[Table] = field(default_factory=list)
+    figures: list[Figure] = field(default_factory=list)
+    apart: str = ""
 
 
 def read(name: str, command: str, kind: type[R]) -> Result[R]:

@@ -19,7 +19,7 @@ from starlette.testclient import TestClient
 from test_app_browser import LONG, Visitor, browser  # noqa: F401
 
 from app import __main__ as app
-from app import benchmarks, charts, lengths, results
+from app import benchmarks, charts, diagnoses, lengths, results
 from app import page as lab_page
 from app.benchmarks import KINDS
 from app.controls import METHODS
@@ -280,7 +280,7 @@ def test_the_recorded_benchmarks_show_their_own_numbers():
     for rate in rates:
         cell = decoding[rate["case"]][contexts.index(rate["context"])]
         assert float(cell) == pytest.approx(rate["decode"], rel=0.0051), rate
-    lines = {trace["name"]: dict(zip(trace["x"], trace["y"], strict=True)) for trace in shown.chart.data}
+    lines = {trace["name"]: dict(zip(trace["x"], trace["y"], strict=True)) for trace in shown.figures[0].chart.data}
     plain = {r["context"]: r["decode"] for r in rates if r["case"] == "transformers bf16"}
     assert lines["transformers bf16"] == plain
     assert "3.16×" in shown.words and bench["page"]["commit"][:10] in shown.apart
@@ -424,7 +424,7 @@ def test_fluency_is_told_by_policy_and_length():
     shown = benchmarks.fluency(result)
     assert shown.tables[0].rows == [["Λ", "20.5", "–"], ["plain", "19.2", "800"]]
     assert "16,384 tokens into a text Λ has 1.03×" in shown.words
-    assert [list(trace["y"]) for trace in shown.chart.data] == [[3.0, 12.0], [3.0, 2.5]]
+    assert [list(trace["y"]) for trace in shown.figures[0].chart.data] == [[3.0, 12.0], [3.0, 2.5]]
 
 
 def test_recall_is_told_by_policy_and_length():
@@ -453,3 +453,20 @@ def test_llama_cpp_is_told_beside_the_engine():
     shown = benchmarks.beside_llama(benchmarks.Bench(short=rates))
     assert shown.words == "After 2,048 tokens engine int4 decodes 80.0 tokens/s, llama.cpp Q4_1 40.0 (2.0×)."
     assert shown.tables[0].rows == [["llama.cpp Q4_1", "40.0", "40.0"], ["engine int4", "–", "80.0"]]
+
+
+def test_diagnoses_are_drawn_as_002_draws_them():
+    head = {"layer": 0, "head": 0, "distance": [0, 9000], "mean": [1, -2], "low": [0, -70], "high": [2, 3]}
+    reading = {"document": "a", "position": [8, 16], "attended": [8, 16], "entropy": [[1.0, 2.0], [2.0, 3.0]]}
+    readings = [reading | {"policy": name, "logits": [head]} for name in ("plain", "Λ")]
+    text = {"document": "a", "position": [0, 15], "x": [5.0, 0.5], "y": [-1.0, 0.25]}
+    states = {"explained": [0.5, 0.25], "texts": [text, text | {"document": "b"}]}
+    shown = diagnoses.diagnosed(
+        diagnoses.Diagnoses.model_validate({"length": 16, "trained": 8, "readings": readings, "states": states})
+    )
+    logits, places, entropy = (drawn.chart for drawn in shown.figures)
+    assert list(logits.data[0]["x"]) == [0.5, 9000] and "between -70 and 3" in logits.summary
+    assert [trace["name"] for trace in places.data] == ["a", "b"] and "50% and 25%" in places.summary
+    assert [list(trace["y"]) for trace in entropy.data[:2]] == [[1.5, 2.5], [2.079, 2.773]]
+    assert shown.tables[0].rows[1] == ["Λ", "16.0", "-70 to 3", "9,000", "2.50 of 2.77"]
+    assert all(json.loads(charts.encode(drawn.chart)) for drawn in shown.figures)

@@ -7,12 +7,12 @@ from typing import Any
 
 import gradio as gr
 
-from app import benchmarks, charts, lengths, live, published
+from app import charts, lengths, live, published
 from app.benchmarks import KINDS, OTHER, Kind
 from app.buttons import QUIET
 from app.charts import Chart
 from app.lengths import RANGES, Results
-from app.results import Result, Table, names, read
+from app.results import Figure, Result, Shown, Table, names, read
 
 FIRST = next(iter(RANGES))
 LENGTH = "length/"
@@ -68,12 +68,13 @@ def _chart(name: str, title: str, hint: str, chart: Chart) -> gr.HTML:
 
 
 def _section(name: str, kind: Kind) -> None:
-    """A file's chart, where its kind has one, then its tables."""
-    html, chart = _shown(name, kind)
+    """A file's figures, then its tables."""
+    html, figures = _shown(name, kind)
     stem = name.removesuffix(".json").replace("/", "-")
-    if kind.chart and chart:
+    if figures:
         with _grid():
-            _chart(f"r-{stem}", *kind.chart, chart)
+            for number, figure in enumerate(figures):
+                _chart(f"r-{stem}-{number}" if number else f"r-{stem}", *figure)
     _words(f"results-{stem}", html)
 
 
@@ -108,14 +109,14 @@ def _length_sources(results: Results) -> str:
     )
 
 
-def _shown(name: str, kind: Kind) -> tuple[str, Chart | None]:
-    """A file's section, and its chart where its kind has one."""
+def _shown(name: str, kind: Kind) -> tuple[str, list[Figure]]:
+    """A file's section, and its figures."""
     result = read(name, kind.command, kind.model)
-    shown = kind.show(result.data) if result.data else benchmarks.Shown("")
+    shown = kind.show(result.data) if result.data else Shown("")
     tables = "".join(_table(table) for table in shown.tables)
     words = f"<p>{escape(shown.words)}</p>" if shown.words else ""
     sources = _sources([result], shown.apart)
-    return f'<section class="ll-panel"><h2>{escape(kind.title)}</h2>{words}{tables}{sources}</section>', shown.chart
+    return f'<section class="ll-panel"><h2>{escape(kind.title)}</h2>{words}{tables}{sources}</section>', shown.figures
 
 
 def _sources(results: list[Result[Any]], apart: str = "") -> str:

@@ -36,6 +36,7 @@ def add(commands: Any) -> None:
     _add_harness(kinds.add_parser("harness", help="what an adapter costs in multiple-choice tasks"))
     _add_recall(kinds.add_parser("recall", help="what a model makes of a long text"))
     _add_perplexity(kinds.add_parser("perplexity", help="how fluent a model stays as a text goes on"))
+    _add_diagnoses(kinds.add_parser("diagnoses", help="what breaks inside a model far into a text"))
     _add_longform(kinds.add_parser("longform", help="what position policies do to long answers"))
 
 
@@ -138,6 +139,32 @@ def _perplexity(options: argparse.Namespace) -> int:
         raise ValueError("nothing to measure: give longer texts, smaller --lengths or a larger --longest")
     for row in [*result["perplexity"], *result["same_tokens"]]:
         say(json.dumps(row, ensure_ascii=False))
+    return 0
+
+
+def _add_diagnoses(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(run=_diagnoses)
+    command.add_argument("--model", default="embedded")
+    command.add_argument("--data", type=Path, help="folder with *.txt, in the place of Python's documentation")
+    command.add_argument("--documents", type=int, default=3, help="texts of the folder to read (3)")
+    command.add_argument("--length", type=int, default=16384, help="tokens of each text (16384)")
+    command.add_argument("--head", type=int, default=0, help="whose logits are kept, of every layer (0)")
+    command.add_argument("--out", type=Path, default=RESULTS / "diagnoses.json", help="file to write")
+
+
+def _diagnoses(options: argparse.Namespace) -> int:
+    from backend.engine import Lab
+    from backend.evaluation.diagnoses import evaluate
+    from backend.evaluation.fluency import documents
+    from backend.models import Models, allowed
+
+    for name, least in (("documents", 1), ("length", 64), ("head", 0)):
+        if getattr(options, name) < least:
+            raise ValueError(f"--{name} {getattr(options, name)}: give at least {least}")
+    _writable(options.out)
+    lab, texts = Lab(Models(allowed(more=[options.model]))), documents(options.data, options.documents)
+    for result in evaluate(lab, options.model, texts, options.length, options.head, say):
+        _keep(options.out, result)
     return 0
 
 

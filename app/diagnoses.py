@@ -1,0 +1,148 @@
+"""Recorded diagnoses of what breaks far into a text, as in 002 figure 1: logits, entropy and first-layer states."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel
+
+from app import charts
+from app.charts import Chart
+from app.results import Figure, Recorded, Shown, Table, figure
+
+COLOURS = ("@c1", "@c2")
+SYMBOLS = ("circle", "diamond", "square", "cross", "triangle-up")
+PLAIN = "plain"
+
+
+class HeadLogits(BaseModel):
+    """Logits of one head of a layer, by perceived distance: mean, lowest and highest of each bin."""
+
+    layer: int
+    head: int
+    distance: list[float]
+    mean: list[float]
+    low: list[float]
+    high: list[float]
+
+
+class Reading(BaseModel):
+    """One text under one policy. attended, entropy [layers]: at each `position`, the number of tokens read."""
+
+    document: str
+    policy: str
+    position: list[int]
+    attended: list[int]
+    entropy: list[list[float]]
+    logits: list[HeadLogits]
+
+
+class Places(BaseModel):
+    """First-layer outputs of a text in the common plane, at positions in it."""
+
+    document: str
+    position: list[int]
+    x: list[float]
+    y: list[float]
+
+
+class States(BaseModel):
+    """explained: shares of the variance along both components."""
+
+    explained: tuple[float, float]
+    texts: list[Places]
+
+
+class Diagnoses(Recorded):
+    """assets/results/diagnoses.json. length: tokens of each text; trained: those that the model was trained on."""
+
+    length: int
+    trained: int | None = None
+    readings: list[Reading]
+    states: States
+
+
+def diagnosed(result: Diagnoses) -> Shown:
+    """The three panels of 002 figure 1, and the ranges behind them as a table."""
+    plain = next((reading for reading in result.readings if reading.policy == PLAIN), None)
+    head = plain.logits[0].head if plain and plain.logits else 0
+    figures = [
+        Figure("First-layer states", "Position shows in them, the first ones most (002 figure 1c)", _states(result)),
+        Figure("Attention entropy", "Mean over layers and heads, under ln(attended) (002 figure 1b)", _entropy(result)),
+    ]
+    if plain and plain.logits:
+        hint = "Plain attention, the last token's; one line a layer (002 figure 1a)"
+        figures.insert(0, Figure(f"Logits of head {head}, every layer", hint, _logits(plain.logits, result.trained)))
+    rows = [
+        [
+            reading.policy,
+            figure(float(reading.position[-1])),
+            f"{_extreme(reading.logits, 'low', min):,.0f} to {_extreme(reading.logits, 'high', max):,.0f}",
+            f"{_extreme(reading.logits, 'distance', max):,.0f}",
+            f"{np.mean(reading.entropy[-1]):.2f} of {math.log(reading.attended[-1]):.2f}",
+        ]
+        for reading in result.readings
+    ]
+    columns = ["policy", "tokens read", f"logits of head {head}", "farthest distance", "entropy of its ceiling, nats"]
+    trained = f"; the model was trained on {result.trained:,}" if result.trained else ""
+    words = f"Texts of {result.length:,} tokens{trained}."
+    return Shown(words, [Table("At the end of the text", columns, rows)], figures)
+
+
+def _extreme(logits: Sequence[HeadLogits], key: str, choose: Any) -> float:
+    return choose((value for row in logits for value in getattr(row, key)), default=math.nan)
+
+
+def _logits(logits: Sequence[HeadLogits], trained: int | None) -> Chart:
+    layout = charts.axes("perceived distance in tokens", "logit")
+    last = max(1, len(logits) - 1)
+    data: list[dict[str, Any]] = []
+    for row in logits:
+        x = np.maximum(row.distance, 0.5)
+        data.append(charts.line(x, row.mean, charts.layer_colour(row.layer / last), f"layer {row.layer}", width=1.2))
+    charts.distance_axis(layout, _extreme(logits, "distance", max))
+    if trained:
+        charts.mark_x(layout, trained, "@muted", f"trained {trained:,}", log=True, y=0.94)
+    data.append(charts.layer_scale(len(logits)))
+    rows = [[row.layer, row.mean[0], row.mean[-1], min(row.low), max(row.high)] for row in logits]
+    low, high = _extreme(logits, "low", min), _extreme(logits, "high", max)
+    words = f"The logits of {len(logits)} layers lie between {low:,.0f} and {high:,.0f}."
+    return Chart(data, layout, words, ("layer", "nearest", "farthest", "lowest", "highest"), rows)
+
+
+def _entropy(result: Diagnoses) -> Chart:
+    layout = charts.axes("tokens read", "nats")
+    layout["yaxis"]["rangemode"] = "tozero"
+    data: list[dict[str, Any]] = []
+    rows: list[list[Any]] = []
+    for colour, reading in zip(COLOURS, result.readings, strict=False):
+        mean = np.mean(reading.entropy, 1)
+        ceiling = np.log(reading.attended)
+        data += [
+            charts.line(reading.position, charts.rounded(mean, 3), colour, reading.policy),
+            charts.line(
+                reading.position, charts.rounded(ceiling, 3), colour, f"{reading.policy}: ceiling", width=1, dash="dash"
+            ),
+        ]
+        rows.append([reading.policy, charts.cell(mean[0]), charts.cell(mean[-1]), charts.cell(ceiling[-1])])
+    charts.legend(layout, data)
+    words = "; ".join(f"{policy}: {end} nats of at most {top} at the end" for policy, _, end, top in rows)
+    return Chart(data, layout, words, ("policy", "at the start", "at the end", "ceiling there"), rows)
+
+
+def _states(result: Diagnoses) -> Chart:
+    first, second = result.states.explained
+    layout = charts.axes(f"first component, {first:.0%} of the variance", f"second, {second:.0%}")
+    data: list[dict[str, Any]] = []
+    rows: list[list[Any]] = []
+    for symbol, text in zip(SYMBOLS, result.states.texts, strict=False):
+        plane = np.column_stack([text.x, text.y])
+        places = np.array(text.position)
+        data.append(charts.points(plane, places, text.document, symbol, 0, result.length, bar=not data))
+        rows.append([text.document, len(places), *map(charts.cell, plane[0]), *map(charts.cell, plane[-1])])
+    columns = ("text", "states", "first token: x", "y", "last token: x", "y")
+    words = f"One PCA over {len(rows)} texts; its components hold {first:.0%} and {second:.0%} of the variance."
+    return Chart(data, layout, words, columns, rows)

@@ -45,9 +45,9 @@ train-smoke: $(VENV)/.runs
 DATA ?= ../shared/data
 TRAIN := $(PY) -m backend train --data .cache/training/corpus.jsonl --longest-prompt 76 --note "Answers written by \
 SmolLM2-135M-Instruct (Apache-2.0) to questions it wrote itself and to instructions of self-instruct and arena-hard (Apache-2.0)."
-LONG := $(PY) -m backend train --preset long --samples 60 --shortest 2000 --rate 8e-4 --data $(DATA)/longform.jsonl \
-	--data $(DATA)/responses.jsonl --note "Answers written by LongWriter-9B and by open models of 7 to 34 billion \
+LONG := $(PY) -m backend train --preset long --rate 8e-4 --data $(DATA)/longform.jsonl --note "Answers written by LongWriter-9B and by open models of 7 to 34 billion \
 parameters to the prompts of HelloBench (MIT)."
+LONGER := --data $(DATA)/responses.jsonl --samples 60 --shortest 2000
 COUNTING := .cache/training/counting/ldpe
 adapters: $(VENV)/.runs
 	@$(MODEL)
@@ -62,9 +62,11 @@ adapters: $(VENV)/.runs
 	for kind in ldpe orpe; do $(TRAIN) --method mnt_$$kind --start assets/adapters/$$kind --samples 400 \
 		--curriculum even --rate 5e-4 --out assets/adapters/mnt_$$kind || exit 1; done
 	$(TRAIN) --method prompted_tuned --samples 700 --out assets/adapters/prompted_tuned
-	$(LONG) --method sft --out assets/adapters/sft
-	$(LONG) --method sft_ntk --ratio 16 --out assets/adapters/sft_ntk
-	$(LONG) --method sft_dynamic --out assets/adapters/sft_dynamic
+	$(LONG) $(LONGER) --method sft --out assets/adapters/sft
+	$(LONG) $(LONGER) --method sft_ntk --ratio 16 --out assets/adapters/sft_ntk
+	$(LONG) $(LONGER) --method sft_dynamic --out .cache/training/long/sft_dynamic
+	$(LONG) --method sft_dynamic --start .cache/training/long/sft_dynamic --samples 36 --shortest 3000 --longest 5120 \
+		--out assets/adapters/sft_dynamic
 
 lengths: $(VENV)/.develops
 	@$(MODEL)

@@ -132,11 +132,11 @@ def figure(chart: Chart, theme: str = "light") -> Any:
 
 def length(series: Series, history: Sequence[Past] = ()) -> Chart:
     """(a) Produced against target, p(EOS) and the stop it predicts, the error, and where earlier runs ended."""
-    at = sample(len(series), POINTS)
+    at, chances = sample(len(series), POINTS), sample(len(series.p_eos), POINTS)
     x, produced, target = at + 1, pick(series.produced, at), pick(series.target, at)
-    unit = series.settings.unit
+    unit, p_end = series.settings.unit, pick(series.p_eos, chances).astype(np.float32)
     data = [
-        line(x, pick(series.p_eos, at).astype(np.float32), "@c2", "p(end)", width=1.2, yaxis="y2", hover="%{y:.2~g}"),
+        line(chances + 1, p_end, "@c2", "p(end)", width=1.2, yaxis="y2", hover="%{y:.2~g}"),
         line(x, produced, "@c1", f"{unit} produced", width=2.6),
     ]
     if np.isfinite(target).any():

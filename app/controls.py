@@ -12,6 +12,7 @@ from app import live
 from app.buttons import QUIET
 from app.share import flat, settings_of
 from backend import adapters
+from backend.adapters import LongformSettings
 from backend.capabilities import Capabilities
 from backend.settings import LIMIT_METHODS, LONG_METHODS, Method, RunSettings
 
@@ -140,9 +141,16 @@ def build(prompt: gr.Textbox, models: Sequence[str], missing: Mapping[Any, str |
         live.heading("Length", "how much it writes")
         parts["method"] = live.choice("method", "Method", method_options(missing), "none")
         with gr.Row():
-            parts["target"] = gr.Slider(1, 1000, 100, step=1, label="Target", elem_id="target", scale=3)
+            parts["target"] = gr.Slider(
+                1, 1000, 100, step=1, label="Target", elem_id="target", scale=3, interactive=False
+            )
             parts["unit"] = gr.Dropdown(
-                ["tokens", "words", "characters"], value="tokens", label="Unit", scale=1, min_width=110
+                ["tokens", "words", "characters"],
+                value="tokens",
+                label="Unit",
+                scale=1,
+                min_width=110,
+                interactive=False,
             )
         with gr.Column(elem_classes=["adv"]):
             parts["landing"] = gr.Slider(
@@ -154,7 +162,9 @@ def build(prompt: gr.Textbox, models: Sequence[str], missing: Mapping[Any, str |
                 info="endings tried near the target, to finish a sentence on it; 0 is off",
                 elem_id="landing",
             )
-            parts["limit"] = gr.Slider(1, 1000, 200, step=1, label="Limit of MNT++, in tokens", **_limit(missing))
+        parts["limit"] = gr.Slider(
+            1, 1000, 200, step=1, label="Limit, in tokens", visible=False, elem_id="limit", **_limit(missing)
+        )
         parts["max_new_tokens"] = gr.Slider(1, 4096, 256, step=1, label="Cap on new tokens", elem_id="cap")
     with gr.Column(elem_classes=["ll-panel"]):
         live.heading("Position", "how far apart tokens seem")
@@ -203,6 +213,8 @@ def build(prompt: gr.Textbox, models: Sequence[str], missing: Mapping[Any, str |
                 [(str(i), i) for i in range(9)], value=0, label="Head", min_width=80, elem_id="head"
             )
             parts["every"] = gr.Number(4, label="Every n tokens", precision=0, minimum=1, maximum=1000, min_width=80)
+    aims = [parts[name] for name in ("target", "unit", "limit")]
+    parts["method"].change(_aims, [parts["method"]], aims, queue=False, **QUIET)
     given = [parts[name] for name in ("pic", "ratio", "initial", "recent", "max_new_tokens")]
     parts["method"].input(
         _as_trained, [parts["method"], parts["model"], parts["max_new_tokens"]], given, concurrency_limit=None, **QUIET
@@ -210,13 +222,24 @@ def build(prompt: gr.Textbox, models: Sequence[str], missing: Mapping[Any, str |
     return Form(parts)
 
 
-def _as_trained(method: Method, model: str, cap: int) -> list[Any]:
+def _aims(method: Method) -> list[Any]:
+    """Lets the target be set where the method heeds it, and shows the limit where it heeds that."""
+    limited = method in LIMIT_METHODS
+    aimed = gr.update(interactive=not limited and method not in ("none", *LONG_METHODS))
+    return [aimed, aimed, gr.update(visible=limited)]
+
+
+def _as_trained(method: Method, model: str, cap: int | None) -> list[Any]:
     """Compression and cap for a method that was trained on long texts; others leave them as they are."""
-    found = adapters.find(method, model) if method in LONG_METHODS else None
-    if found is None or found.longform is None:
+    if (positions := trained_positions(method, model)) is None:
         return [gr.skip()] * 5
-    positions = found.longform
-    return [positions.kind, positions.ratio, positions.initial, positions.recent, max(cap, LONG_CAP)]
+    return [positions.kind, positions.ratio, positions.initial, positions.recent, max(cap or 0, LONG_CAP)]
+
+
+def trained_positions(method: Method, model: str) -> LongformSettings | None:
+    """The positions under which a method's adapter was trained; None for one that was not trained on long texts."""
+    found = adapters.find(method, model) if method in LONG_METHODS else None
+    return found.longform if found else None
 
 
 def gates(form: Form, can: Capabilities, missing: Mapping[Any, str | None]) -> dict[Any, Any]:

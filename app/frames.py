@@ -12,6 +12,7 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 
 import orjson
 from starlette.requests import Request
@@ -23,17 +24,22 @@ PATH = "/lab/frames/{name}"
 
 @dataclass(frozen=True)
 class Frame:
-    """parts: JSON of charts and figures, by name. texts: strings that only grow, by name. running: more will follow."""
+    """parts: JSON of charts and figures, by name. texts: strings that only grow, by name. running: more will follow.
+
+    number: its own, since Gradio does not hand the page a value that is the same as the one before.
+    """
 
     parts: Mapping[str, str]
     texts: Mapping[str, str] = field(default_factory=dict)
     running: bool = False
+    number: int = field(default_factory=count(1).__next__)
 
     def encode(self, seen: Mapping[str, int] | None = None) -> str:
         """JSON for the page; of each text as [offset, tail] what comes after the `seen` characters."""
         parts = ",".join(f'"{name}":{value}' for name, value in self.parts.items())
         tails = {name: (at := (seen or {}).get(name, 0), text[at:]) for name, text in self.texts.items()}
-        return f'{{"running":{str(self.running).lower()},"texts":{orjson.dumps(tails).decode()},"parts":{{{parts}}}}}'
+        head = f'"number":{self.number},"running":{str(self.running).lower()}'
+        return f'{{{head},"texts":{orjson.dumps(tails).decode()},"parts":{{{parts}}}}}'
 
 
 class Stream:

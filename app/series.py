@@ -19,6 +19,7 @@ class Series:
     """Columns of a run, one entry a response token.
 
     produced is in the settings' unit; target likewise (None while nothing steers the length).
+    p_eos has one entry more where the run ended by the end mark: the chance with which that was chosen.
     entropy holds one array [layers] a token, the mean over heads in nats; states one [d] a token; both possibly empty.
     """
 
@@ -56,6 +57,8 @@ class Series:
         """Takes one event of the run; `goal`, when set, overrides the settings' target from here on."""
         if isinstance(event, Finish):
             self.finish = event
+            if event.p_eos is not None:
+                self.p_eos.append(event.p_eos)
             return
         self.produced.append(self._produced(event))
         self.target.append(self._target(event))

@@ -65,6 +65,8 @@ def explain(error: ValueError) -> str:
     first = error.errors()[0]
     words = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
     place = str(first["loc"][0]).replace("_", " ") if first["loc"] else ""
+    if first["type"] == "int_from_float":
+        return f"{place} is {first['input']:g}: give a whole number"
     return words if first["type"] == "value_error" or not place else f"{place} {words[0].lower()}{words[1:]}"
 
 

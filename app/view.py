@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from app import charts, live, text
@@ -15,7 +15,8 @@ from app.runs import PERIOD, Run, batches
 from app.series import Series
 from app.share import explain
 from backend.capabilities import Capabilities
-from backend.settings import RunSettings
+from backend.settings import LIMIT_METHODS, RunSettings
+from backend.signals.units import characters, words
 from backend.steps import Finish, Step
 from backend.trace import Trace
 
@@ -75,10 +76,42 @@ class View:
 
     def add(self, events: Iterable[Step | Finish], goal: int | None = None) -> None:
         """Takes what happened since the last frame; goal: the target last asked for while running."""
+        events = list(events)
+        if goal and events and not len(self.series):
+            self._aims(goal, events[0])
         self.series.goal = goal
         for event in events:
             self.series.add(event)
             self.trace.append(event)
+
+    def _aims(self, goal: int, first: Step | Finish) -> None:
+        """A target that was asked for before the first token is the run's own."""
+        settings = self.series.settings
+        limited = settings.method in LIMIT_METHODS
+        counted = limited or settings.unit == "tokens"
+        if isinstance(first, Step) and settings.steered and (first.goal == goal or not counted):
+            settings = settings.model_copy(update={"limit" if limited else "target": goal})
+            self.series.settings = self.trace.settings = settings
+
+    def cut_short(self, trace: Trace) -> None:
+        """Ends what is shown of a recorded run where it was stopped."""
+        if trace.finish is None or self.ended:
+            return
+        series, shown = self.series, "".join(self.series.text)
+        finish = replace(
+            trace.finish,
+            reason="stopped",
+            text=shown,
+            tokens=len(series),
+            words=words(shown),
+            characters=characters(shown),
+            error=series.error,
+            decode_seconds=series.seconds[-1] if len(series) else 0.0,
+            tokens_per_second=series.speed,
+            p_eos=None,
+            notes=(),
+        )
+        self.add([finish])
 
     @property
     def ended(self) -> bool:
@@ -103,7 +136,7 @@ class View:
         """The strip above the text."""
         series, finish = self.series, self.series.finish
         if not len(series):
-            return {"state": "busy", "message": "Reading the prompt …"}
+            return self._without_tokens()
         target, error, unit = series.target[-1], series.error, series.settings.unit
         goal = series.settings.max_new_tokens if target is None else target
         done = len(series) if target is None else series.produced[-1]
@@ -119,6 +152,17 @@ class View:
             "progress": done / goal,
             "state": "busy" if finish is None else "bad" if finish.reason == "error" else "good",
             "message": "" if finish is None else ended_words(finish, unit),
+        }
+
+    def _without_tokens(self) -> dict[str, Any]:
+        finish = self.series.finish
+        if finish is None:
+            return {"state": "busy", "message": "Reading the prompt …"}
+        return {
+            "produced": "0",
+            "error": "–" if finish.error is None else charts.signed(finish.error),
+            "state": "bad" if finish.reason == "error" else "good",
+            "message": ended_words(finish, self.series.settings.unit),
         }
 
     def remembered(self) -> list[Past]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,9 +32,14 @@ FIRST_CHUNK = 2048
 
 
 class Control:
-    """A person's hand on a run that is under way; safe to use from any thread."""
+    """A person's hand on a run that is under way; safe to use from any thread.
 
-    def __init__(self) -> None:
+    reading: told, from the run's own thread, before each chunk of the prompt how many of its tokens were read, and of
+    how many.
+    """
+
+    def __init__(self, reading: Callable[[int, int], object] | None = None) -> None:
+        self.reading = reading or (lambda read, total: None)
         self._stopped = threading.Event()
         self._goal: int | None = None
         self._watched: tuple[int, int] | None = None
@@ -159,12 +164,13 @@ class _Run:
         logits, reading = self._prefill(cache, probe, started)
         prefilled = time.perf_counter()
         reason: Reason = "stopped"
+        p_end: float | None = None
         read = self.ids.tolist()
         while not self.control.stopped and logits is not None:
             goal = self.goal()
             choice = self.chooser.choose(logits, read, goal, self._planned(logits, cache))
             if choice.token in self.chooser.ends:
-                reason = "eos"
+                reason, p_end = "eos", choice.p_end
                 break
             read.append(choice.token)
             yield self._step(choice, cache, probe, reading, goal, time.perf_counter() - prefilled)
@@ -177,7 +183,7 @@ class _Run:
             if self.signal is not None:
                 self.signal.retarget(self.goal() or 1)
             logits = self.runner.read(torch.tensor([choice.token]), cache, probe, self.signal)
-        yield self._finish(reason, cache, prefilled - started, time.perf_counter() - prefilled)
+        yield self._finish(reason, p_end, cache, prefilled - started, time.perf_counter() - prefilled)
 
     def goal(self) -> int | None:
         """The target in force, in tokens."""
@@ -204,6 +210,7 @@ class _Run:
             if self.control.stopped:
                 return None, None
             first = cache.length
+            self.control.reading(first, len(self.ids))
             logits = self.runner.read(ids, cache, probe, self.signal, whole)
             if probe is not None:
                 rows = probe.sampled(len(ids))
@@ -247,7 +254,9 @@ class _Run:
             return None
         return probe.logits(cache, *self.control.watched(self.settings.watch))
 
-    def _finish(self, reason: Reason, cache: FramedCache, prefill: float, decode: float) -> Finish:
+    def _finish(
+        self, reason: Reason, p_end: float | None, cache: FramedCache, prefill: float, decode: float
+    ) -> Finish:
         settings, text, tokens = self.settings, self.text.text, len(self.text.tokens)
         error = length(self._unit, text, tokens) - self.control.goal(settings) if settings.steered else None
         return Finish(
@@ -262,6 +271,7 @@ class _Run:
             decode_seconds=decode,
             tokens_per_second=tokens / decode if decode > 0 else 0.0,
             cache_bytes=cache.bytes,
+            p_eos=p_end,
             notes=self._notes(),
         )
 

@@ -182,6 +182,7 @@ class FinishRecord(Record):
     decode_seconds: Positive
     tokens_per_second: Positive
     cache_bytes: Count
+    p_eos: Probability | None = None
     message: str = ""
     notes: tuple[str, ...] = ()
 

@@ -126,7 +126,8 @@ class RunSettings(BaseModel):
     def _combination_makes_sense(self) -> RunSettings:
         if self.prefill == "paper" and self.window is not None:
             raise ValueError(
-                "prefill 'paper' gives the prompt one frame and cannot be windowed: choose 'row_exact', or no window"
+                "one frame for the whole prompt (prefill 'paper') cannot be windowed: let each row have its own "
+                "(prefill 'row_exact'), or choose no window"
             )
         return self
 

@@ -79,6 +79,7 @@ class Finish:
     tokens: response tokens, the end mark not counted. words, characters: of `text`.
     error: signed, produced − target, in the settings' unit; None without a target.
     decode_seconds: first to last token; tokens_per_second: of decoding alone.
+    p_eos: probability of the end mark where it was chosen; None where the run ended in another way.
     message: for reason 'error', a sentence that says what to do.
     """
 
@@ -93,5 +94,6 @@ class Finish:
     decode_seconds: float
     tokens_per_second: float
     cache_bytes: int
+    p_eos: float | None = None
     message: str = ""
     notes: tuple[str, ...] = field(default=())

@@ -535,6 +535,91 @@ def test_a_long_text_is_read_in_every_way_that_is_ticked(visit):
     assert rows[2][1] < rows[1][1] < rows[0][1]
 
 
+def test_an_enlarged_chart_takes_the_whole_row(visit):
+    page = visit().page
+    width = "document.querySelector('#chart-entropy .ll-plot').clientWidth"
+    before = page.evaluate(width)
+    page.locator("#chart-entropy [data-act=expand]").click()
+    assert page.evaluate(width) > 2 * before
+    page.locator("#chart-entropy [data-act=expand]").click()
+    assert page.evaluate(width) == before
+
+
+def test_the_method_decides_between_target_and_limit(visit):
+    page = visit().page
+    page.locator("#choice-method input[value=none]").check()
+    expect(page.locator("#target input[type=number]")).to_be_disabled()
+    page.locator("#choice-method input[value=mnt_ldpe]").check()
+    expect(page.locator("#limit")).to_be_visible()
+    expect(page.locator("#target input[type=number]")).to_be_disabled()
+    page.locator("#choice-method input[value=ldpe]").check()
+    expect(page.locator("#limit")).to_be_hidden()
+    box = page.locator("#target input[type=number]")
+    expect(box).to_be_enabled()
+    # Events of the form are answered while a number is half typed; an error in the console would fail the test.
+    for typed, kept in (("0", "1"), ("1000000000", "1000"), ("", "1")):
+        box.fill(typed)
+        page.wait_for_timeout(300)
+        box.press("Tab")
+        expect(box).to_have_value(kept)
+
+
+def test_the_same_error_twice_is_told_twice(visit):
+    page = visit().page
+    for text in ("", "  "):
+        page.fill("#prompt textarea", text)
+        page.click("#go")
+        expect(page.locator("#figures-run .ll-message")).to_contain_text("The prompt is empty")
+        expect(page.locator("#go")).to_be_enabled()
+
+
+def test_the_end_mark_shows_in_the_chance_to_end(visit):
+    visitor = visit(query=link(prompt="Why is the sky blue?", method="ldpe", target=20, max_new_tokens=60))
+    visitor.generate()
+    assert "ended by itself" in visitor.ends()
+    visitor.settles("length")
+    chances = "document.querySelector('#chart-length .ll-plot').data[0]"
+    last = visitor.page.evaluate(f"(({{x, y}}) => [x.at(-1), y.at(-1)])({chances})")
+    assert last[0] == visitor.tokens + 1 and last[1] > 0.5
+    assert float(visitor.field("p_end").rstrip("%")) > 50
+
+
+def test_a_run_that_ends_at_once_says_so(visit):
+    visitor = visit(query=link(prompt="Why is the sky blue?", method="ldpe", target=90, pic="naive", ratio=64))
+    visitor.page.click("#go")
+    expect(visitor.page.locator("#figures-run .ll-message")).to_contain_text("The model ended by itself after")
+    expect(visitor.page.locator("#figures-run")).not_to_contain_text("Reading the prompt")
+
+
+def test_wrapping_up_a_free_run_says_why_it_cannot(visit):
+    visitor = visit(query=link(prompt="Write a long story about the sea.", max_new_tokens=2000))
+    visitor.generate()
+    visitor.page.click("#wrap")
+    expect(visitor.page.locator(".toast-body")).to_contain_text("cannot change its target")
+    visitor.page.click("#stop")
+    assert "Stopped after" in visitor.ends()
+
+
+def test_a_stopped_replay_ends_where_it_was_stopped(visit):
+    visitor = visit()
+    visitor.page.click("#replay")
+    visitor.page.wait_for_function("document.querySelector('#text-run .ll-response').dataset.tokens < 40")
+    visitor.page.wait_for_function("document.querySelector('#text-run .ll-response').dataset.tokens > 5")
+    visitor.page.click("#stop")
+    assert f"Stopped after {visitor.tokens} tokens" in visitor.ends()
+    visitor.settles("length")
+    assert f"{visitor.tokens} tokens produced" in visitor.page.inner_text("#chart-length .ll-words")
+
+
+def test_a_long_prompt_tells_how_far_it_was_read(visit):
+    visitor = visit()
+    visitor.page.fill("#prompt textarea", "The cat sat on the mat. " * 1000)
+    visitor.page.click("#go")
+    expect(visitor.page.locator("#figures-run .ll-message")).to_contain_text("of 7,0")
+    visitor.page.click("#stop")
+    assert "Stopped after 0 tokens" in visitor.ends()
+
+
 def test_the_run_is_an_endpoint_with_a_schema(address):
     from gradio_client import Client
 

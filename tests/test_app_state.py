@@ -161,14 +161,19 @@ def read_until(stream, frames: int) -> list[dict]:
 def test_a_reader_gets_the_newest_frame_and_of_a_text_only_what_is_new():
     stream = Stream()
     stream.show(Frame({"a": "1"}, {"t": "one\n"}, running=True))
-    stream.show(Frame({"a": "2"}, {"t": "one\ntwo\n"}, running=True))
-    later = threading.Timer(0.1, stream.show, [Frame({"a": "3"}, {"t": "one\ntwo\nthree\n"}, running=True)])
+    stream.show(Frame({"a": "2"}, {"t": "one\ntwo\n"}, running=True, number=2))
+    later = threading.Timer(0.1, stream.show, [Frame({"a": "3"}, {"t": "one\ntwo\nthree\n"}, True, 3)])
     later.start()
     first, second = read_until(stream, 2)
-    assert first == {"running": True, "texts": {"t": [0, "one\ntwo\n"]}, "parts": {"a": 2}}
+    assert first == {"number": 2, "running": True, "texts": {"t": [0, "one\ntwo\n"]}, "parts": {"a": 2}}
     assert second["texts"] == {"t": [8, "three\n"]} and second["parts"] == {"a": 3}
     threading.Timer(0.1, stream.end).start()
-    assert read_until(stream, 9) == [{"running": True, "texts": {"t": [0, "one\ntwo\nthree\n"]}, "parts": {"a": 3}}]
+    whole = {"number": 3, "running": True, "texts": {"t": [0, "one\ntwo\nthree\n"]}, "parts": {"a": 3}}
+    assert read_until(stream, 9) == [whole]
+
+
+def test_no_two_frames_are_the_same_value():
+    assert Frame({"a": "1"}).encode() != Frame({"a": "1"}).encode()
 
 
 def test_only_an_open_stream_can_be_read_by_its_name():
@@ -177,9 +182,9 @@ def test_only_an_open_stream_can_be_read_by_its_name():
     with streams.opened() as stream, streams.opened() as other:
         path = PATH.format(name=stream.name)
         assert len(stream.name) > 20 and stream.name != other.name
-        stream.show(Frame({"a": "1"}))
+        stream.show(Frame({"a": "1"}, number=7))
         threading.Timer(2, stream.end).start()
-        assert client.get(path).text == 'data: {"running":false,"texts":{},"parts":{"a":1}}\n\n'
+        assert client.get(path).text == 'data: {"number":7,"running":false,"texts":{},"parts":{"a":1}}\n\n'
         assert client.get(PATH.format(name="guess")).status_code == 204
     assert client.get(path).status_code == 204
 

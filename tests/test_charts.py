@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from app.text import lines
 from app.view import View
 from backend.settings import RunSettings, Watch
 from backend.steps import Finish, Logits, Reading, Step
+from backend.trace import Trace
 
 LAYERS, HEADS, WIDTH, PROMPT = 6, 3, 16, 40
 
@@ -273,3 +275,55 @@ def test_a_read_text_has_its_perplexity_and_charts():
 def test_a_figure_for_notebooks():
     figure = charts.figure(charts.length(run(10)), "dark")
     assert figure.layout.paper_bgcolor == PALETTES["dark"]["paper"] and len(figure.data) == 3
+
+
+def test_the_chance_to_end_shows_the_end_mark():
+    assert run(60).p_eos == [step(1).p_eos] * 60
+    ended = Series.of(run(60).settings, [step(1, goal=100), replace(finish(1, -99), p_eos=0.75)])
+    chance = charts.length(ended).data[0]
+    assert chance["x"].tolist() == [1, 2] and chance["y"][-1] == 0.75
+    assert len(charts.length(ended).rows) == 1
+
+
+def test_a_target_changed_before_the_first_token_is_the_runs_own():
+    first = step(1, goal=150)
+    for method, unit, goal, kept in (
+        ("ldpe", "tokens", 150, 150),
+        ("ldpe", "tokens", 90, 60),
+        ("ldpe", "words", 90, 90),
+        ("none", "tokens", 150, 60),
+    ):
+        view = View(RunSettings(prompt="p", method=method, unit=unit, target=60))
+        view.add([first], goal)
+        assert view.trace.settings.target == view.series.settings.target == kept
+    limited = View(RunSettings(prompt="p", method="mnt_ldpe", limit=60, unit="words"))
+    limited.add([first], 150)
+    assert limited.trace.settings.limit == 150 and limited.trace.settings.target == 100
+    later = View(RunSettings(prompt="p", method="ldpe", target=60))
+    later.add([step(1, goal=60)])
+    later.add([step(2, goal=150)], 150)
+    assert later.trace.settings.target == 60
+
+
+def test_a_run_without_tokens_tells_how_it_ended():
+    view = View(RunSettings(prompt="p", method="ldpe", target=90))
+    assert view.figures()["message"] == "Reading the prompt …"
+    view.add([finish(0, -90)])
+    told = view.figures()
+    assert told["state"] == "good" and told["error"] == "−90"
+    assert told["message"].startswith("The model ended by itself")
+
+
+def test_a_recorded_run_that_is_cut_short_is_stopped_there():
+    settings = RunSettings(prompt="p", method="ldpe", target=100)
+    trace = Trace(settings)
+    for event in [*(step(i, goal=100) for i in range(1, 61)), finish(60, -40)]:
+        trace.append(event)
+    view = View(settings)
+    view.add(trace.steps[:20])
+    view.cut_short(trace)
+    ended = view.series.finish
+    assert (ended.reason, ended.tokens, ended.error, ended.p_eos) == ("stopped", 20, -80, None)
+    assert ended.text == "".join(step.text for step in trace.steps[:20]) and view.ended
+    view.cut_short(trace)
+    assert view.series.finish is ended

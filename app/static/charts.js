@@ -147,6 +147,7 @@ window.LengthLab = (() => {
       moved() {
         if (!self.running || fits(latest) !== whole.fits || !move(plot, latest.data)) return false;
         root.dataset.drawn = latest.frame;
+        words.textContent = latest.summary;
         return true;
       },
       draw() {
@@ -222,7 +223,7 @@ window.LengthLab = (() => {
         if (!table.hidden && latest) fillTable();
       } else if (action === "expand") {
         const wide = root.classList.toggle("wide");
-        element.closest(".ll-cell")?.classList.toggle("wide", wide);
+        element.closest(".block.ll-cell")?.classList.toggle("wide", wide);
         event.target.closest("button").setAttribute("aria-pressed", String(wide));
       } else {
         save(plot, action, root.dataset.name);
@@ -408,6 +409,14 @@ window.LengthLab = (() => {
     build();
   }
 
+  // Values of an event's inputs, numbers moved into their [least, most], an empty one to the least.
+  const inRange = (values, ranges) => values.map((value, i) => {
+    if (!ranges[i]) return value;
+    const [least, most] = [ranges[i][0] ?? -Infinity, ranges[i][1] ?? Infinity];
+    const number = typeof value === "number" && Number.isFinite(value) ? value : Math.max(least, 0);
+    return Math.min(Math.max(number, least), most);
+  });
+
   function setTheme(name) {
     document.body.classList.toggle("dark", name === "dark");
     const url = new URL(location.href);
@@ -434,5 +443,5 @@ window.LengthLab = (() => {
     else if (event.key === "Escape") press(".ll-stop");
   });
 
-  return { chart, stream, deliver, response, figures, choice, setTheme, share };
+  return { chart, stream, deliver, response, figures, choice, inRange, setTheme, share };
 })();

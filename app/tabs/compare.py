@@ -12,15 +12,17 @@ import gradio as gr
 from app import charts, controls, live, overlays, text
 from app.buttons import QUIET, Buttons
 from app.frames import Frame
+from app.numbers import in_range
 from app.overlays import Named
 from app.runs import Run, Runs
 from app.tabs.generate import Adapters
 from app.view import ended_words, follow, sentence
 from backend.engine import Control
-from backend.settings import RunSettings, Watch
+from backend.settings import LIMIT_METHODS, Method, RunSettings, Watch
 
 NAMES = ("A", "B", "C", "D")
 PERIOD = 0.33
+MODEL: str = RunSettings.model_fields["model"].default
 DEFAULTS = (
     {"pic": "none", "ratio": 1.0, "window": 0},
     {"pic": "none", "ratio": 1.0, "window": 32},
@@ -108,6 +110,7 @@ def build(lab: Any, runs: Runs, adapters: Adapters) -> None:
         inputs,
         [preview],
         trigger_mode="always_last",
+        js=in_range(inputs),
         **quiet,
     )
 
@@ -138,7 +141,7 @@ def _slot(defaults: dict[str, Any], missing: Any) -> Slot:
     methods = [(label, method) for method, (label, _) in controls.METHODS.items() if not missing.get(method)]
     with gr.Row():
         method = gr.Dropdown(methods, value="none", label="Method", min_width=100)
-        target = gr.Number(100, label="Target", precision=0, minimum=1, min_width=80)
+        target = gr.Number(100, label="Target or limit", precision=0, minimum=1, min_width=80)
     with gr.Row():
         pic = gr.Dropdown(
             [(label, pic) for pic, (label, _) in controls.PICS.items()],
@@ -148,6 +151,12 @@ def _slot(defaults: dict[str, Any], missing: Any) -> Slot:
         )
         ratio = gr.Number(defaults["ratio"], label="Ratio", minimum=0.05, min_width=60)
         window = gr.Number(defaults["window"], label="Λ window", info="0 is off", precision=0, minimum=0, min_width=60)
+
+    def as_trained(method: Method) -> list[Any]:
+        found = controls.trained_positions(method, MODEL)
+        return [found.kind, found.ratio] if found else [gr.skip(), gr.skip()]
+
+    method.input(as_trained, [method], [pic, ratio], concurrency_limit=None, **QUIET)
     return Slot(method, target, pic, ratio, window)
 
 
@@ -204,15 +213,21 @@ def _settings(values: Sequence[Any]) -> list[RunSettings]:
             temperature=temperature,
             max_new_tokens=cap,
             method=method,
-            target=target,
+            **{"limit" if method in LIMIT_METHODS else "target": target},
             pic=pic,
             ratio=ratio,
             window=window or None,
-            recent=64,
+            **_left_alone(method),
             watch=Watch(layer=12),
         )
         for method, target, pic, ratio, window in slots
     ]
+
+
+def _left_alone(method: Method) -> dict[str, int]:
+    """Initial and recent tokens that dynamic compression leaves alone: few, since answers are short, or as trained."""
+    found = controls.trained_positions(method, MODEL)
+    return {"initial": found.initial, "recent": found.recent} if found else {"recent": 64}
 
 
 def _previewing(*values: Any) -> Any:
@@ -233,7 +248,9 @@ def _defaults(chosen: dict[str, Any]) -> RunSettings:
 
 def describe(settings: RunSettings) -> str:
     """A setting in a few words."""
-    words = [] if settings.method == "none" else [f"{controls.METHODS[settings.method][0]} {settings.goal}"]
+    words = [] if settings.method == "none" else [controls.METHODS[settings.method][0]]
+    if settings.steered:
+        words = [f"{words[0]} {settings.goal}"]
     if settings.pic != "none" and settings.ratio != 1:
         words.append(f"{controls.PICS[settings.pic][0]} × {settings.ratio:g}")
     if settings.window is not None:

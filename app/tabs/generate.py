@@ -16,11 +16,12 @@ from app.buttons import QUIET, Buttons
 from app.charts import Past
 from app.controls import Form
 from app.frames import Frame
+from app.numbers import in_range
 from app.runs import Runs, batches
 from app.share import from_query, to_query
 from app.view import FIELDS, View, follow, paced, sentence
 from backend.engine import Control
-from backend.settings import LIMIT_METHODS, RunSettings
+from backend.settings import LIMIT_METHODS, MAX_TARGET, RunSettings
 from backend.trace import Trace, TraceError
 
 WRAP_UP = {"tokens": 15, "words": 12, "characters": 70}
@@ -69,6 +70,7 @@ def build(lab: Any, runs: Runs, adapters: Adapters) -> Parts:
         parts.previews,
         queue=False,
         trigger_mode="always_last",
+        js=in_range(parts.form.inputs),
         **QUIET,
     )
     for title, button in choose.items():
@@ -148,7 +150,9 @@ def _generation(parts: Parts, lab: Any, runs: Runs) -> None:
     def write(request: gr.Request, past: list[Past], *values: Any) -> Iterator[list[Any]]:
         try:
             settings = parts.form.settings(values)
-            with runs.started(request.session_hash, Control()) as run:
+            control = Control()
+            with runs.started(request.session_hash, control) as run:
+                control.reading = lambda read, total: run.stream.show(reading(read, total))
                 yield [run.stream.invitation, gr.skip(), gr.skip()]
                 for view in follow(lab, settings, run, past):
                     if not view.ended:
@@ -169,13 +173,19 @@ def _generation(parts: Parts, lab: Any, runs: Runs) -> None:
     )
 
 
+def reading(read: int, total: int) -> Frame:
+    """Tells how far the prompt was read, in tokens."""
+    words = f"Reading the prompt: {read:,} of {total:,} tokens …"
+    return Frame({"run": live.fill(state="busy", progress=read / total, message=words)}, running=True)
+
+
 def _steering(parts: Parts, runs: Runs) -> None:
     """What changes a run while it streams: the target, an early end, the head that is watched."""
     form = parts.form
 
     def retarget(request: gr.Request, goal: float | None) -> None:
         run = runs.of(request.session_hash)
-        if run and goal and goal >= 1:
+        if run and run.view and run.view.series.settings.method in RETARGETS and goal and 1 <= goal <= MAX_TARGET:
             run.goal = int(goal)
             run.control.retarget(run.goal)
 
@@ -195,8 +205,10 @@ def _steering(parts: Parts, runs: Runs) -> None:
 
     quiet = QUIET | {"queue": False}
     for slider in (form.target, form.limit):
-        gr.on([slider.input, slider.release], retarget, [slider], None, trigger_mode="always_last", **quiet)
-    parts.wrap.click(wrap, [form.method, form.unit], [form.target], **quiet)
+        events = [slider.input, slider.release]
+        gr.on(events, retarget, [slider], None, trigger_mode="always_last", js=in_range([slider]), **quiet)
+    # Only what comes through the queue can bring a message with it.
+    parts.wrap.click(wrap, [form.method, form.unit], [form.target], concurrency_limit=None, **QUIET)
     gr.on([form.layer.input, form.head.input], watch, [form.layer, form.head], None, **quiet)
 
 
@@ -293,6 +305,7 @@ def _files(files: Files, parts: Parts, runs: Runs, first: Trace | None) -> None:
             for events in batches(paced(trace, lambda: run.control.stopped)):
                 view.add(events)
                 run.stream.show(view.frame())
+            view.cut_short(trace)
             yield view.frame().encode()
 
     parts.buttons.busy_during(files.replay)

@@ -45,8 +45,8 @@ train-smoke: $(VENV)/.runs
 DATA ?= ../shared/data
 TRAIN := $(PY) -m backend train --data .cache/training/corpus.jsonl --longest-prompt 76 --note "Answers written by \
 SmolLM2-135M-Instruct (Apache-2.0) to questions it wrote itself and to instructions of self-instruct and arena-hard (Apache-2.0)."
-LONG := $(PY) -m backend train --preset long --rate 8e-4 --data $(DATA)/longform.jsonl --note "Answers written by LongWriter-9B and by open models of 7 to 34 billion \
-parameters to the prompts of HelloBench (MIT)."
+LONG := $(PY) -m backend train --preset long --rate 8e-4 --data $(DATA)/longform.jsonl --note "Answers written by \
+LongWriter-9B and by open models of 7 to 34 billion parameters to the prompts of HelloBench (MIT)."
 LONGER := --data $(DATA)/responses.jsonl --samples 60 --shortest 2000
 COUNTING := .cache/training/counting/ldpe
 adapters: $(VENV)/.runs

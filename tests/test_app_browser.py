@@ -606,7 +606,8 @@ def test_a_stopped_replay_ends_where_it_was_stopped(visit):
     visitor.page.wait_for_function("document.querySelector('#text-run .ll-response').dataset.tokens < 40")
     visitor.page.wait_for_function("document.querySelector('#text-run .ll-response').dataset.tokens > 5")
     visitor.page.click("#stop")
-    assert f"Stopped after {visitor.tokens} tokens" in visitor.ends()
+    ended = visitor.ends()
+    assert f"Stopped after {visitor.tokens} tokens" in ended
     visitor.settles("length")
     assert f"{visitor.tokens} tokens produced" in visitor.page.inner_text("#chart-length .ll-words")
 

@@ -144,7 +144,7 @@ def test_in_a_terminal_the_progress_line_leaves_the_text_whole(run):
     ([*ASK, "--distance-limit", "0"], "give a distance limit from 1 to 131,072"),
     ([*ASK, "--lambda-window", "1e9"], "--lambda-window 1e9: input should be"),
     ([*ASK, "--watch-layer", "-1"], "--watch-layer -1: input should be greater than or equal to 0"),
-    ([*ASK, "--lambda-window", "9", "--prefill", "paper"], "choose 'row_exact', or no window"),
+    ([*ASK, "--lambda-window", "9", "--prefill", "paper"], "(prefill 'row_exact'), or choose no window"),
     ([*ASK, "--model", "gpt2"], "not on the allow-list"),
     ([*ASK, "--models", "/no/such/list.json"], "JSON list of names"),
     ([*ASK, "--save", "/no/such/folder/run.json"], "there is no folder /no/such/folder"),

@@ -201,7 +201,7 @@ def own_parts(asked: RunSettings) -> dict:
 
 def test_a_prompt_under_one_frame_has_no_window(ask):
     for parts in LAMBDA.values():
-        with pytest.raises(ValidationError, match="choose 'row_exact', or no window"):
+        with pytest.raises(ValidationError, match="or choose no window"):
             ask(**parts, prefill="paper")
 
 

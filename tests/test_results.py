@@ -260,7 +260,8 @@ def test_odd_content_is_shown_not_refused(folder):
 def test_all_charts_are_small_and_valid_json(folder):
     shown = {name: orjson.loads(value) for name, value in opened().items() if name and name.startswith("chart-")}
     known = {f"chart-r-{name}" for name in ("targets", "errors", "limits", "outliers", "bench", "bench_long")}
-    assert known <= set(shown) <= known | {"chart-r-perplexity"}
+    diagnosed = {f"chart-r-diagnoses{number}" for number in ("", "-1", "-2")}
+    assert known <= set(shown) <= known | diagnosed | {"chart-r-perplexity"}
     for name, chart in shown.items():
         assert len(chart["summary"]) > 30 and chart["rows"], name
         assert all(len(line) == len(chart["columns"]) for line in chart["rows"]), name

@@ -175,27 +175,15 @@ def fluency(result: Fluency) -> Shown:
 def recall(result: Recall) -> Shown:
     """How much of a text's own continuation and of what it hid is still written far into it, beside 002 table 2."""
     measures = [
-        _by_tokens(f"{measure} of 100 tokens written, by tokens read", ("policy",), result.continuations, measure)
+        _pivot(f"{measure} of 100 tokens written, by tokens read", ("policy",), "tokens", result.continuations, measure)
         for measure in ("BLEU", "ROUGE-Lsum")
     ]
     caption = f"Passkeys told, of {result.keys} at each depth (0: at the start), by tokens read"
-    told = _by_tokens(caption, ("policy", "depth"), result.passkeys, "told", percent)
+    told = _pivot(caption, ("policy", "depth"), "tokens", result.passkeys, "told", percent)
     mine = sorted((row["tokens"], row["ROUGE-Lsum"]) for row in result.continuations if row["policy"] == "Λ")
     near, far = [f"{figure(rouge)} after {tokens:,} tokens" for tokens, rouge in (mine[:1] + mine[-1:])] or ["", ""]
     words = f"What Λ writes has a ROUGE-Lsum of {near} and of {far}." if mine else ""
     return Shown(words, [*measures, told, published.CONTINUATIONS])
-
-
-def _by_tokens(
-    caption: str, by: tuple[str, ...], rows: Sequence[dict[str, Any]], measure: str, show: Callable[[Any], str] = figure
-) -> Table:
-    """A measure with a row for each `by` and a column for each number of tokens read."""
-    lengths = sorted({row["tokens"] for row in rows})
-    found: dict[tuple[str, ...], dict[int, Any]] = {}
-    for row in rows:
-        found.setdefault(tuple(text(row[key]) for key in by), {})[row["tokens"]] = row[measure]
-    cells = [[*names, *(show(mine.get(length)) for length in lengths)] for names, mine in found.items()]
-    return Table(caption, [*by, *(f"{length:,}" for length in lengths)], cells)
 
 
 def landing(result: Landing) -> Shown:
@@ -279,19 +267,28 @@ OTHER = Kind("", "", Recorded, anything)
 
 
 def _rates(rates: Sequence[Rate]) -> list[Table]:
+    rows = [rate.model_dump() for rate in rates]
     return [
-        _pivot("Decoding, tokens per second after a context of", rates, lambda rate: rate.decode),
-        _pivot("Reading, tokens per second of a context of", rates, lambda rate: rate.prefill),
+        _pivot("Decoding, tokens per second after a context of", ("case",), "context", rows, "decode"),
+        _pivot("Reading, tokens per second of a context of", ("case",), "context", rows, "prefill"),
     ]
 
 
-def _pivot(caption: str, rates: Sequence[Rate], of: Callable[[Rate], float | None]) -> Table:
-    contexts = sorted({rate.context for rate in rates})
-    cases: dict[str, dict[int, float | None]] = {}
-    for rate in rates:
-        cases.setdefault(rate.case, {})[rate.context] = of(rate)
-    rows = [[case, *(figure(found.get(context)) for context in contexts)] for case, found in cases.items()]
-    return Table(caption, ["case", *(f"{context:,}" for context in contexts)], rows)
+def _pivot(
+    caption: str,
+    by: tuple[str, ...],
+    along: str,
+    rows: Sequence[dict[str, Any]],
+    measure: str,
+    show: Callable[[Any], str] = figure,
+) -> Table:
+    """A measure of the rows, with a line for each `by` and a column for each number of tokens under `along`."""
+    lengths = sorted({row[along] for row in rows})
+    found: dict[tuple[str, ...], dict[int, Any]] = {}
+    for row in rows:
+        found.setdefault(tuple(text(row[key]) for key in by), {})[row[along]] = row[measure]
+    cells = [[*names, *(show(mine.get(length)) for length in lengths)] for names, mine in found.items()]
+    return Table(caption, [*by, *(f"{length:,}" for length in lengths)], cells)
 
 
 def _speed_chart(rates: Sequence[Rate]) -> Chart:

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 import orjson
-from sklearn.decomposition import PCA
 
 from app.series import Series, pick, sample
+from backend.components import components
 from backend.positions.policy import Policy
 from backend.settings import RunSettings
 from backend.steps import Logits
@@ -339,11 +339,6 @@ def preview_tokens(settings: RunSettings) -> int:
     if settings.window is not None:
         wanted = max(wanted, int(1.5 * (settings.window + settings.sinks)))
     return int(np.clip(wanted, 64, 200_000))
-
-
-def components(vectors: np.ndarray) -> PCA:
-    """The two principal components of vectors [k ≥ 3, d], fitted in a few milliseconds whatever d is."""
-    return PCA(n_components=2, svd_solver="randomized", random_state=0).fit(vectors)
 
 
 def axes(x: str, y: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from app.share import flat, settings_of
 from backend import adapters
 from backend.adapters import LongformSettings
 from backend.capabilities import Capabilities
-from backend.settings import LIMIT_METHODS, LONG_METHODS, Method, RunSettings
+from backend.settings import LIMIT_METHODS, LONG_METHODS, UNSTEERED, Method, RunSettings
 
 DEFAULT_PROMPT = "Why is the sky blue, and why does it turn red in the evening?"
 PROMPTS = {
@@ -225,7 +225,7 @@ def build(prompt: gr.Textbox, models: Sequence[str], missing: Mapping[Any, str |
 def _aims(method: Method) -> list[Any]:
     """Lets the target be set where the method heeds it, and shows the limit where it heeds that."""
     limited = method in LIMIT_METHODS
-    aimed = gr.update(interactive=not limited and method not in ("none", *LONG_METHODS))
+    aimed = gr.update(interactive=not limited and method not in UNSTEERED)
     return [aimed, aimed, gr.update(visible=limited)]
 
 

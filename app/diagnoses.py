@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel
 
-from app import charts
+from app import charts, passages
 from app.charts import Chart
+from app.passages import SYMBOLS, Passage
 from app.results import Figure, Recorded, Shown, Table, figure
 
-COLOURS = ("@c1", "@c2")
-SYMBOLS = ("circle", "diamond", "square", "cross", "triangle-up")
 PLAIN = "plain"
 
 
@@ -69,9 +68,10 @@ def diagnosed(result: Diagnoses) -> Shown:
     """The three panels of 002 figure 1, and the ranges behind them as a table."""
     plain = next((reading for reading in result.readings if reading.policy == PLAIN), None)
     head = plain.logits[0].head if plain and plain.logits else 0
+    entropy = passages.entropy([_entropy(reading) for reading in result.readings])
     figures = [
         Figure("First-layer states", "Position shows in them, the first ones most (002 figure 1c)", _states(result)),
-        Figure("Attention entropy", "Mean over layers and heads, under ln(attended) (002 figure 1b)", _entropy(result)),
+        Figure("Attention entropy", "Mean over layers and heads, under ln(attended) (002 figure 1b)", entropy),
     ]
     if plain and plain.logits:
         hint = "Plain attention, the last token's; one line a layer (002 figure 1a)"
@@ -113,24 +113,10 @@ def _logits(logits: Sequence[HeadLogits], trained: int | None) -> Chart:
     return Chart(data, layout, words, ("layer", "nearest", "farthest", "lowest", "highest"), rows)
 
 
-def _entropy(result: Diagnoses) -> Chart:
-    layout = charts.axes("tokens read", "nats")
-    layout["yaxis"]["rangemode"] = "tozero"
-    data: list[dict[str, Any]] = []
-    rows: list[list[Any]] = []
-    for colour, reading in zip(COLOURS, result.readings, strict=False):
-        mean = np.mean(reading.entropy, 1)
-        ceiling = np.log(reading.attended)
-        data += [
-            charts.line(reading.position, charts.rounded(mean, 3), colour, reading.policy),
-            charts.line(
-                reading.position, charts.rounded(ceiling, 3), colour, f"{reading.policy}: ceiling", width=1, dash="dash"
-            ),
-        ]
-        rows.append([reading.policy, charts.cell(mean[0]), charts.cell(mean[-1]), charts.cell(ceiling[-1])])
-    charts.legend(layout, data)
-    words = "; ".join(f"{policy}: {end} nats of at most {top} at the end" for policy, _, end, top in rows)
-    return Chart(data, layout, words, ("policy", "at the start", "at the end", "ceiling there"), rows)
+def _entropy(reading: Reading) -> Passage:
+    mean = [float(np.mean(layers)) for layers in reading.entropy]
+    wanted = reading.position[-1]
+    return Passage(reading.policy, wanted, reading.position, entropy=mean, attended=reading.attended)
 
 
 def _states(result: Diagnoses) -> Chart:

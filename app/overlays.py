@@ -10,6 +10,7 @@ import numpy as np
 from app import charts
 from app.charts import SERIES_COLOURS, Chart, Drawn
 from app.series import Series, pick, sample
+from backend.components import components
 from backend.positions.policy import Policy
 from backend.settings import RunSettings
 
@@ -94,7 +95,7 @@ def states(runs: Sequence[Named]) -> Chart:
     tables = [table for table in tables if len(table[3])]
     if not tables or sum(len(table[3]) for table in tables) < 3:
         return Chart([], charts.empty(layout, "states appear while the model writes"), "Too few states for a PCA.")
-    model = charts.components(np.concatenate([table[3] for table in tables]))
+    model = components(np.concatenate([table[3] for table in tables]))
     data: list[dict[str, Any]] = []
     rows: list[list[Any]] = []
     for colour, run, places, vectors, _ in tables:

@@ -11,6 +11,7 @@ import numpy as np
 from app import charts
 from app.charts import SERIES_COLOURS, Chart, Drawn
 from app.series import sample
+from backend.components import components
 from backend.steps import Logits
 
 BINS = 120
@@ -106,7 +107,7 @@ def states(passages: Sequence[Passage]) -> Chart:
             tables.append((passage.name, vectors[at], places[at]))
     if not tables or sum(len(vectors) for _, vectors, _ in tables) < 3:
         return Chart([], charts.empty(layout, "states appear while the text is read"), "Too few states for a PCA.")
-    model = charts.components(np.concatenate([vectors for _, vectors, _ in tables]))
+    model = components(np.concatenate([vectors for _, vectors, _ in tables]))
     top = max(int(places.max()) for *_, places in tables)
     data: list[dict[str, Any]] = []
     rows: list[list[Any]] = []

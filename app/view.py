@@ -135,34 +135,26 @@ class View:
     def figures(self) -> dict[str, Any]:
         """The strip above the text."""
         series, finish = self.series, self.series.finish
+        error, unit = series.error, series.settings.unit
+        told = {
+            "error": "–" if error is None else charts.signed(error),
+            "state": "busy" if finish is None else "bad" if finish.reason == "error" else "good",
+            "message": "" if finish is None else ended_words(finish, unit),
+        }
         if not len(series):
-            return self._without_tokens()
-        target, error, unit = series.target[-1], series.error, series.settings.unit
+            return told | ({"message": "Reading the prompt …"} if finish is None else {"produced": "0"})
+        target = series.target[-1]
         goal = series.settings.max_new_tokens if target is None else target
         done = len(series) if target is None else series.produced[-1]
         short = unit if unit != "characters" else "chars"
-        return {
+        return told | {
             "produced": f"{series.produced[-1]:,} {short}",
             "target": "none" if target is None else f"{target:,}",
-            "error": "–" if error is None else charts.signed(error),
             "p_end": _percent(series.p_eos[-1]),
             "speed": f"{series.speed:.0f}" if series.speed else "–",
             "read": f"{series.context[-1]:,}",
             "cache": "–" if finish is None else _bytes(finish.cache_bytes),
             "progress": done / goal,
-            "state": "busy" if finish is None else "bad" if finish.reason == "error" else "good",
-            "message": "" if finish is None else ended_words(finish, unit),
-        }
-
-    def _without_tokens(self) -> dict[str, Any]:
-        finish = self.series.finish
-        if finish is None:
-            return {"state": "busy", "message": "Reading the prompt …"}
-        return {
-            "produced": "0",
-            "error": "–" if finish.error is None else charts.signed(finish.error),
-            "state": "bad" if finish.reason == "error" else "good",
-            "message": ended_words(finish, self.series.settings.unit),
         }
 
     def remembered(self) -> list[Past]:

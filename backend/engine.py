@@ -38,8 +38,8 @@ class Control:
     how many.
     """
 
-    def __init__(self, reading: Callable[[int, int], object] | None = None) -> None:
-        self.reading = reading or (lambda read, total: None)
+    def __init__(self) -> None:
+        self.reading: Callable[[int, int], object] = lambda read, total: None
         self._stopped = threading.Event()
         self._goal: int | None = None
         self._watched: tuple[int, int] | None = None

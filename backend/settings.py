@@ -28,6 +28,7 @@ Precision = Literal["bf16", "fp32", "int8", "int4", "4bit"]
 SIGNAL_METHODS: tuple[Method, ...] = ("ldpe", "orpe", "lrpe", "pre", "mnt_ldpe", "mnt_orpe")
 LONG_METHODS: tuple[Method, ...] = ("sft", "sft_ntk", "sft_dynamic")
 ADAPTER_METHODS: tuple[Method, ...] = ("prompted_tuned", *SIGNAL_METHODS, *LONG_METHODS)
+UNSTEERED: tuple[Method, ...] = ("none", *LONG_METHODS)
 LIMIT_METHODS: tuple[Method, ...] = ("mnt_ldpe", "mnt_orpe")
 PROMPTED_METHODS: tuple[Method, ...] = ("prompted", "prompted_tuned")
 
@@ -134,7 +135,7 @@ class RunSettings(BaseModel):
     @property
     def steered(self) -> bool:
         """Whether a target (or limit) acts on this run at all."""
-        return self.method not in ("none", *LONG_METHODS)
+        return self.method not in UNSTEERED
 
     @property
     def goal(self) -> int:

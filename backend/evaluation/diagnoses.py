@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.decomposition import PCA
 
+from backend.components import components
 from backend.engine import CHUNK, Lab
 from backend.evaluation.fluency import WINDOW
 from backend.evaluation.machine import provenance
@@ -24,7 +24,6 @@ from backend.positions import Policy
 from backend.probes import Probe
 from backend.settings import RunSettings
 
-LENGTH = 16384
 PLAIN = "plain"
 POLICIES: dict[str, dict[str, Any]] = {PLAIN: {}, "Λ": {"window": WINDOW}}
 # Positions whose first-layer output is kept: the first ones each, since that is where 002 sees them lie apart.
@@ -34,7 +33,8 @@ FIRST, LATER = 16, 64
 def positions(length: int) -> list[int]:
     """Ascending places of a text whose first-layer outputs are looked at: the first FIRST, then ever more seldom.
 
-    length: more than FIRST tokens."""
+    length: more than FIRST tokens.
+    """
     later = np.geomspace(FIRST, length - 1, LATER).round().astype(int)
     return sorted({*range(FIRST), *later.tolist()})
 
@@ -73,7 +73,7 @@ def plane(states: Mapping[str, np.ndarray], length: int) -> dict[str, Any]:
 
     explained: shares of the variance; texts: each one's positions and its two coordinates.
     """
-    found = PCA(n_components=2, svd_solver="randomized", random_state=0).fit(np.concatenate(list(states.values())))
+    found = components(np.concatenate(list(states.values())))
     texts = [
         {"document": name, "position": positions(length), "x": x.round(3).tolist(), "y": y.round(3).tolist()}
         for name, (x, y) in ((name, found.transform(mine).T) for name, mine in states.items())

@@ -20,7 +20,7 @@ import torch
 
 from backend import embedded
 from backend.evaluation.machine import PeakMemory
-from backend.evaluation.speed import Bench, Speed, begun, bytes_of, engine_readers, measured
+from backend.evaluation.speed import Bench, Speed, begun, cache_bytes, engine_readers, measured
 from backend.models import Models
 from backend.positions import Policy
 from backend.runner import Runner
@@ -29,7 +29,6 @@ from backend.terminal import say
 OUT = Path(__file__).parents[2] / "assets" / "results" / "bench_llama_cpp.json"
 CONTEXTS = (128, 2048)
 REPEATS = 3
-HALF = 2
 
 
 def server(gguf: Path, room: int) -> Any:
@@ -48,8 +47,11 @@ def server(gguf: Path, room: int) -> Any:
     return xllamacpp.Server(params)
 
 
-def speed(server: Any, gguf: Path, bench: Bench, context: int) -> Speed:
-    """Medians of greedy writing after a context of the bench's text, by llama.cpp's own clock, the first left out."""
+def speed(server: Any, gguf: Path, bench: Bench, context: int, same: Runner) -> Speed:
+    """Medians of greedy writing after a context of the bench's text, by llama.cpp's own clock, the first left out.
+
+    same: the model in bf16.
+    """
     request = {
         "prompt": bench.text[:context].tolist(),
         "n_predict": bench.tokens,
@@ -60,16 +62,9 @@ def speed(server: Any, gguf: Path, bench: Bench, context: int) -> Speed:
     with PeakMemory() as peak:
         timings = [server.handle_completions(request)["timings"] for _ in range(1 + REPEATS)][1:]
     prefill, decode = (statistics.median(t[f"{name}_per_second"] for t in timings) for name in ("prompt", "predicted"))
-    moved = gguf.stat().st_size + cache_bytes(context)
+    # llama.cpp keeps keys and values in half precision, which takes as much as bf16.
+    moved = gguf.stat().st_size + cache_bytes(server, context, same)
     return Speed("llama.cpp Q4_1", context, prefill, decode, moved, moved * decode / bench.copy, peak.bytes)
-
-
-def cache_bytes(context: int) -> int:
-    """Bytes of keys and values that one token reads; llama.cpp keeps them in half precision."""
-    from transformers import AutoConfig
-
-    config = AutoConfig.from_pretrained(embedded.source())
-    return 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * context * HALF
 
 
 def cases(models: Models, gguf: Path, bench: Bench) -> Iterator[Speed]:
@@ -77,10 +72,9 @@ def cases(models: Models, gguf: Path, bench: Bench) -> Iterator[Speed]:
     runners = {precision: Runner(models.load("embedded", precision)) for precision in ("int4", "bf16")}
     theirs = server(gguf, max(CONTEXTS) + 2 * bench.tokens)
     for context in CONTEXTS:
-        yield speed(theirs, gguf, bench, context)
+        yield speed(theirs, gguf, bench, context, runners["bf16"])
         for precision, runner in runners.items():
-            make = partial(engine_readers, runner, Policy())
-            yield from bench.case(f"engine {precision}", context, make, bytes_of(runner))
+            yield from bench.case(f"engine {precision}", context, partial(engine_readers, runner, Policy()), runner)
 
 
 def main() -> None:

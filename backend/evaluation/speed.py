@@ -56,7 +56,6 @@ class Speed:
 
 Reader = Callable[[torch.Tensor], torch.Tensor]
 Readers = dict[str, Reader]
-TokenBytes = Callable[[Reader, int], int]
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,9 @@ class Bench:
     copy: float
     tokens: int
 
-    def case(self, name: str, context: int, make: Callable[[], Readers], token_bytes: TokenBytes) -> list[Speed]:
+    def case(
+        self, name: str, context: int, make: Callable[[], Readers], model: PreTrainedModel | Runner
+    ) -> list[Speed]:
         """Medians over fresh readers (one where the context is long); each reader writes after the first has read."""
         prefills, decodes, repeats = [], [], 3 if context <= 2048 else 1
         with PeakMemory() as peak:
@@ -77,7 +78,7 @@ class Bench:
                 token = next(iter(readers.values()))(self.text[:context]).argmax()
                 prefills.append(context / (time.perf_counter() - started))
                 decodes.append([self._write(read, token) for read in readers.values()])
-        moved = token_bytes(next(iter(readers.values())), context)
+        moved = weight_bytes(model) + cache_bytes(next(iter(readers.values())), context, model)
         prefill = statistics.median(prefills)
         return [
             Speed(name + way, context, prefill, decode, moved, moved * decode / self.copy, peak.bytes)
@@ -98,15 +99,15 @@ def cases(models: Models, bench: Bench, contexts: tuple[int, ...] = CONTEXTS) ->
     for precision in ("bf16", "fp32"):
         model = reference(precision)
         for n in contexts if precision == "bf16" else contexts[:2]:
-            yield from bench.case(f"transformers {precision}", n, partial(transformers_readers, model), bytes_of(model))
+            yield from bench.case(f"transformers {precision}", n, partial(transformers_readers, model), model)
     seeing = reference("bf16", eager=True)
     for n in contexts[:2]:
         name = "transformers bf16, attentions and states"
-        yield from bench.case(name, n, partial(transformers_readers, seeing, seeing=True), bytes_of(seeing))
+        yield from bench.case(name, n, partial(transformers_readers, seeing, seeing=True), seeing)
     for precision in ("bf16", "fp32", "int8", "int4"):
         runner = Runner(models.load("embedded", precision))
         for n in contexts if precision in ("bf16", "int4") else contexts[:2]:
-            yield from bench.case(f"engine {precision}", n, partial(engine_readers, runner, Policy()), bytes_of(runner))
+            yield from bench.case(f"engine {precision}", n, partial(engine_readers, runner, Policy()), runner)
         del runner
         gc.collect()
 
@@ -116,20 +117,19 @@ def long_cases(
 ) -> Iterator[Speed]:
     """At long contexts in bf16: plain attention of transformers and of the engine, Λ, and dynamic PIC both ways."""
     model, runner = reference("bf16"), Runner(models.load("embedded", "bf16"))
-    own, theirs = bytes_of(runner), bytes_of(model)
     named = {f"Λ {n}": Policy(window=n, sinks=10, limit=n) for n in windows}
     dynamic = Policy(kind="dynamic", ratio=4.0)
     for n in contexts:
         for name, policy in named.items():
-            yield from bench.case(f"engine bf16, {name}", n, partial(engine_readers, runner, policy), own)
+            yield from bench.case(f"engine bf16, {name}", n, partial(engine_readers, runner, policy), runner)
         if n <= LONGEST["engine"]:
-            yield from bench.case("engine bf16", n, partial(engine_readers, runner, Policy()), own)
-            yield from bench.case("engine bf16, dynamic PIC", n, partial(engine_readers, runner, dynamic), own)
+            yield from bench.case("engine bf16", n, partial(engine_readers, runner, Policy()), runner)
+            yield from bench.case("engine bf16, dynamic PIC", n, partial(engine_readers, runner, dynamic), runner)
         if n <= LONGEST["algorithm 1"]:
             again = partial(algorithm1_readers, model, dynamic, n + 64 + bench.tokens)
-            yield from bench.case("dynamic PIC by 004's algorithm 1", n, again, theirs)
+            yield from bench.case("dynamic PIC by 004's algorithm 1", n, again, model)
         if n <= LONGEST["transformers"]:
-            yield from bench.case("transformers bf16", n, partial(transformers_readers, model), theirs)
+            yield from bench.case("transformers bf16", n, partial(transformers_readers, model), model)
 
 
 def algorithm1_readers(model: PreTrainedModel, policy: Policy, room: int) -> Readers:
@@ -191,11 +191,6 @@ def engine_readers(runner: Runner, policy: Policy) -> Readers:
 
     read.cache = cache  # type: ignore[attr-defined]
     return {"": read, ", probes": read_and_look}
-
-
-def bytes_of(model: PreTrainedModel | Runner) -> TokenBytes:
-    """What tells the bytes of weights and cache that one token of a model reads."""
-    return lambda read, context: weight_bytes(model) + cache_bytes(read, context, model)
 
 
 def weight_bytes(model: PreTrainedModel | Runner) -> int:

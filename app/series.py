@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -21,6 +22,7 @@ class Series:
     produced is in the settings' unit; target likewise (None while nothing steers the length).
     p_eos has one entry more where the run ended by the end mark: the chance with which that was chosen.
     entropy holds one array [layers] a token, the mean over heads in nats; states one [d] a token; both possibly empty.
+    extremes: lowest and highest of all logits seen since their layer and head are watched.
     """
 
     settings: RunSettings
@@ -39,6 +41,7 @@ class Series:
     states: list[np.ndarray] = field(default_factory=list)
     reading: Reading | None = None
     logits: Logits | None = None
+    extremes: tuple[float, float] = (math.inf, -math.inf)
     finish: Finish | None = None
     goal: int | None = None
 
@@ -75,7 +78,8 @@ class Series:
         if event.state is not None:
             self.states.append(event.state)
         self.reading = event.reading or self.reading
-        self.logits = event.logits or self.logits
+        if event.logits is not None:
+            self._see(event.logits)
 
     @property
     def error(self) -> int | None:
@@ -99,6 +103,14 @@ class Series:
         """Token at which the run would end on average if p(EOS) stayed at its mean over the last 8 tokens."""
         hazard = float(np.mean(self.p_eos[-8:])) if self.p_eos else 0.0
         return len(self) + (1 - hazard) / hazard if hazard > 1e-6 else None
+
+    def _see(self, logits: Logits) -> None:
+        before = self.logits
+        if before is None or (before.layer, before.head) != (logits.layer, logits.head):
+            self.extremes = (math.inf, -math.inf)
+        low, high = self.extremes
+        self.extremes = (min(low, float(logits.low.min())), max(high, float(logits.high.max())))
+        self.logits = logits
 
     def _target(self, step: Step) -> int | None:
         if step.goal is None:

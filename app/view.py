@@ -29,7 +29,7 @@ FIELDS = (
     ("read", "Tokens read"),
     ("cache", "Cache"),
 )
-SLOW_PERIOD = 2.0
+SLOW_PERIOD = 12 * PERIOD
 PAST_KEPT = 30
 REASONS = {
     "eos": "The model ended by itself",

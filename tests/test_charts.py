@@ -132,6 +132,16 @@ def test_axes_leave_room_while_a_run_grows_and_fit_it_in_the_end():
     assert all("autorangeoptions" not in chart.layout["xaxis"] for chart in drawn(60, done=True))
 
 
+def test_the_logits_axis_never_shrinks_while_one_head_is_watched():
+    series = Series(RunSettings(prompt="p"))
+    seen = []
+    for head, low in ((1, -4.0), (1, -31.0), (1, -4.0), (0, -4.0)):
+        last = step(1)
+        series.add(replace(last, logits=replace(last.logits, head=head, low=np.array([2.0, 0.0, low]))))
+        seen.append(charts.logits(series).layout["yaxis"]["autorangeoptions"]["include"])
+    assert seen == [[-10, 10], [-40, 10], [-40, 10], [-10, 10]]
+
+
 def drawn(tokens: int, done: bool = False) -> list[charts.Chart]:
     return all_charts(run(tokens, done=done))[:3]
 

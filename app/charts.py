@@ -422,7 +422,7 @@ def line(
 
 
 def points(
-    plane: np.ndarray, positions: np.ndarray, name: str, symbol: str, low: int, high: int, bar: bool
+    plane: np.ndarray, positions: np.ndarray, name: str, symbol: str, low: float, high: float, bar: bool
 ) -> dict[str, Any]:
     """Points [k, 2] coloured by position on a scale from `low` to `high`; bar: with the scale beside the chart."""
     marker: dict[str, Any] = {

@@ -217,7 +217,7 @@ def build(prompt: gr.Textbox, models: Sequence[str], missing: Mapping[Any, str |
     parts["method"].change(_aims, [parts["method"]], aims, queue=False, **QUIET)
     given = [parts[name] for name in ("pic", "ratio", "initial", "recent", "max_new_tokens")]
     parts["method"].input(
-        _as_trained, [parts["method"], parts["model"], parts["max_new_tokens"]], given, concurrency_limit=None, **QUIET
+        _as_trained, [parts["method"], parts["model"], *given], given, concurrency_limit=None, **QUIET
     )
     return Form(parts)
 
@@ -229,11 +229,21 @@ def _aims(method: Method) -> list[Any]:
     return [aimed, aimed, gr.update(visible=limited)]
 
 
-def _as_trained(method: Method, model: str, cap: int | None) -> list[Any]:
-    """Compression and cap for a method that was trained on long texts; others leave them as they are."""
-    if (positions := trained_positions(method, model)) is None:
-        return [gr.skip()] * 5
-    return [positions.kind, positions.ratio, positions.initial, positions.recent, max(cap or 0, LONG_CAP)]
+def _as_trained(method: Method, model: str, *given: Any) -> list[Any]:
+    """Compression and cap for a method that was trained on long texts.
+
+    Other methods leave them as they are, or take a compression back that came with such a method. given: the five.
+    """
+    *positions, cap = given
+    if trained := trained_positions(method, model):
+        return [*_positions(trained), max(cap or 0, LONG_CAP)]
+    theirs = [_positions(found) for name in LONG_METHODS if (found := trained_positions(name, model))]
+    return [*_positions(RunSettings(prompt=DEFAULT_PROMPT)), gr.skip()] if positions in theirs else [gr.skip()] * 5
+
+
+def _positions(chosen: RunSettings | LongformSettings) -> list[Any]:
+    kind = chosen.pic if isinstance(chosen, RunSettings) else chosen.kind
+    return [kind, chosen.ratio, chosen.initial, chosen.recent]
 
 
 def trained_positions(method: Method, model: str) -> LongformSettings | None:

@@ -122,13 +122,21 @@ def _entropy(reading: Reading) -> Passage:
 def _states(result: Diagnoses) -> Chart:
     first, second = result.states.explained
     layout = charts.axes(f"first component, {first:.0%} of the variance", f"second, {second:.0%}")
+    top = float(_shade(result.length))
     data: list[dict[str, Any]] = []
     rows: list[list[Any]] = []
     for symbol, text in zip(SYMBOLS, result.states.texts, strict=False):
         plane = np.column_stack([text.x, text.y])
-        places = np.array(text.position)
-        data.append(charts.points(plane, places, text.document, symbol, 0, result.length, bar=not data))
-        rows.append([text.document, len(places), *map(charts.cell, plane[0]), *map(charts.cell, plane[-1])])
+        data.append(charts.points(plane, _shade(text.position), text.document, symbol, 0, top, bar=not data))
+        rows.append([text.document, len(plane), *map(charts.cell, plane[0]), *map(charts.cell, plane[-1])])
+    if data:
+        marks = [0, *(10**n for n in range(1, 1 + int(top)))]
+        data[0]["marker"]["colorbar"] |= {"tickvals": _shade(marks), "ticktext": [f"{mark:,}" for mark in marks]}
     columns = ("text", "states", "first token: x", "y", "last token: x", "y")
     words = f"One PCA over {len(rows)} texts; its components hold {first:.0%} and {second:.0%} of the variance."
     return Chart(data, layout, words, columns, rows)
+
+
+def _shade(positions: Any) -> np.ndarray:
+    """Positions as places on a scale that gives the first tokens, which lie apart, colours of their own."""
+    return np.log10(1 + np.asarray(positions))

@@ -255,6 +255,13 @@ def test_a_method_for_long_texts_sets_its_positions_and_a_link_may_read_it_plain
     page.wait_for_selector("#choice-pic input[value=ntk]:checked", state="attached")
     page.wait_for_function("document.querySelector('#ratio input[type=number]').value === '16'")
     assert page.input_value("#cap input[type=number]") == "3072"
+    page.locator("#choice-method label", has=page.locator("input[value=none]")).click()
+    page.wait_for_selector("#choice-pic input[value=none]:checked", state="attached")
+    page.wait_for_function("document.querySelector('#ratio input[type=number]').value === '1'")
+    page.locator("#choice-pic label", has=page.locator("input[value=naive]")).click()
+    page.locator("#choice-method label", has=page.locator("input[value=ldpe]")).click()
+    page.wait_for_selector("#target input[type=number]:enabled")
+    assert page.is_checked("#choice-pic input[value=naive]")
 
 
 def test_wrapping_up_sets_a_near_target(visit):

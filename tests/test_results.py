@@ -379,7 +379,13 @@ def test_the_tab_shows_tables_and_figures(browser, address, width, theme):  # no
     colours = set(page.evaluate("document.querySelector('#chart-r-bench .ll-plot').data.map((t) => t.line.color)"))
     other = charts.PALETTES["dark" if theme == "light" else "light"]
     assert colours <= set(charts.PALETTES[theme].values()) and not colours <= set(other.values())
-    for part in ("#results-bench table", "#results-longform table", "#results-length .ll-sources a"):
+    links = page.locator("#results-contents a")
+    assert links.count() > len(KINDS)
+    for place in links.evaluate_all("(all) => all.map((a) => a.getAttribute('href'))"):
+        assert page.locator(place).count() == 1, place
+    links.last.click()
+    assert page.locator(place).evaluate("(found) => found.getBoundingClientRect().top < innerHeight")
+    for part in ("#results-bench-tables table", "#results-longform table", "#results-length .ll-sources a"):
         page.locator(part).first.scroll_into_view_if_needed()
         assert page.locator(part).first.is_visible(), part
     visitor.close()

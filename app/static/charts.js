@@ -446,5 +446,13 @@ window.LengthLab = (() => {
     else if (event.key === "Escape") press(".ll-stop");
   });
 
+  // Gradio's base address would make of a link within the page one that leaves it.
+  document.addEventListener("click", (event) => {
+    const place = event.target.closest("a[href^='#']")?.hash.slice(1);
+    if (!place) return;
+    event.preventDefault();
+    document.getElementById(place)?.scrollIntoView({ block: "start" });
+  });
+
   return { chart, stream, deliver, response, figures, choice, inRange, setTheme, share };
 })();

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from html import escape
 from typing import Any
 
@@ -12,7 +13,7 @@ from app.benchmarks import KINDS, OTHER, Kind
 from app.buttons import QUIET
 from app.charts import Chart
 from app.lengths import RANGES, Results
-from app.results import Figure, Result, Shown, Table, names, read
+from app.results import Result, Shown, Table, names, read
 
 FIRST = next(iter(RANGES))
 LENGTH = "length/"
@@ -32,7 +33,10 @@ def _content() -> None:
         "Recorded measurements",
         "made by the commands named below, not by this page; the papers used other models and other data",
     )
-    with gr.Column(elem_classes=["ll-panel"]):
+    others = [name for name in names() if name not in KINDS and not name.startswith(LENGTH)]
+    sections = KINDS | {name: OTHER._replace(title=name) for name in others}
+    _words("results-contents", _contents(sections))
+    with gr.Column(elem_classes=["ll-panel"], elem_id="results-range"):
         chosen = live.choice("range", "Length control: range of targets", _options(results), FIRST)
     comparison, targets, errors = _ranged(FIRST)
     table = _words("results-comparison", comparison)
@@ -47,11 +51,8 @@ def _content() -> None:
         _chart("r-limits", "Limit against length", "Max New Tokens++ (000 figure 5)", lengths.limits(results))
         _chart("r-outliers", "Beyond training", "Answers more than 20 tokens off", lengths.outliers(results))
     _words("results-length", _length_sources(results))
-    for name, kind in KINDS.items():
+    for name, kind in sections.items():
         _section(name, kind)
-    for name in names():
-        if name not in KINDS and not name.startswith(LENGTH):
-            _section(name, OTHER._replace(title=name))
     chosen.change(_ranged, [chosen], [table, answers, boxes], queue=False, **QUIET)
 
 
@@ -68,14 +69,36 @@ def _chart(name: str, title: str, hint: str, chart: Chart) -> gr.HTML:
 
 
 def _section(name: str, kind: Kind) -> None:
-    """A file's figures, then its tables."""
-    html, figures = _shown(name, kind)
-    stem = name.removesuffix(".json").replace("/", "-")
-    if figures:
-        with _grid():
-            for number, figure in enumerate(figures):
-                _chart(f"r-{stem}-{number}" if number else f"r-{stem}", *figure)
-    _words(f"results-{stem}", html)
+    """What a file says in a sentence, its figures, then its tables."""
+    stem = _stem(name)
+    result = read(name, kind.command, kind.model)
+    shown = kind.show(result.data) if result.data else Shown("")
+    words = f"<p>{escape(shown.words)}</p>" if shown.words else ""
+    head = f"<h2>{escape(kind.title)}</h2>{words}"
+    body = "".join(map(_table, shown.tables)) + _sources([result], shown.apart)
+    if not shown.figures:
+        _words(f"results-{stem}", _panel(head + body))
+        return
+    _words(f"results-{stem}", _panel(head))
+    with _grid():
+        for number, figure in enumerate(shown.figures):
+            _chart(f"r-{stem}-{number}" if number else f"r-{stem}", *figure)
+    _words(f"results-{stem}-tables", _panel(body))
+
+
+def _stem(name: str) -> str:
+    return name.removesuffix(".json").replace("/", "-")
+
+
+def _contents(sections: Mapping[str, Kind]) -> str:
+    """Links to the sections."""
+    places = {"results-range": "Length control"} | {f"results-{_stem(n)}": kind.title for n, kind in sections.items()}
+    links = "".join(f'<a href="#{escape(place)}">{escape(title)}</a>' for place, title in places.items())
+    return f'<nav class="ll-contents" aria-label="Measurements">{links}</nav>'
+
+
+def _panel(html: str) -> str:
+    return f'<section class="ll-panel">{html}</section>'
 
 
 def _options(results: Results) -> list[dict[str, str]]:
@@ -98,25 +121,13 @@ def _ranged(chosen: str) -> list[str]:
 def _comparison(results: Results, chosen: str) -> str:
     note = "SD is of the absolute error. The perplexity ratio is that of the whole file, whatever the range."
     table = _table(lengths.comparison(results, chosen))
-    return f'<section class="ll-panel">{table}<p class="ll-hint">{note}</p></section>'
+    return _panel(f'{table}<p class="ll-hint">{note}</p>')
 
 
 def _length_sources(results: Results) -> str:
     tables = "".join(_table(table) for table in (lengths.quality(results), lengths.summaries(results)) if table)
-    return (
-        f'<section class="ll-panel">{tables}<details><summary>{published.SUMMARIES.caption}'
-        f"</summary>{_table(published.SUMMARIES)}</details>{_sources(list(results.values()))}</section>"
-    )
-
-
-def _shown(name: str, kind: Kind) -> tuple[str, list[Figure]]:
-    """A file's section, and its figures."""
-    result = read(name, kind.command, kind.model)
-    shown = kind.show(result.data) if result.data else Shown("")
-    tables = "".join(_table(table) for table in shown.tables)
-    words = f"<p>{escape(shown.words)}</p>" if shown.words else ""
-    sources = _sources([result], shown.apart)
-    return f'<section class="ll-panel"><h2>{escape(kind.title)}</h2>{words}{tables}{sources}</section>', shown.figures
+    theirs = f"<details><summary>{published.SUMMARIES.caption}</summary>{_table(published.SUMMARIES)}</details>"
+    return _panel(tables + theirs + _sources(list(results.values())))
 
 
 def _sources(results: list[Result[Any]], apart: str = "") -> str:

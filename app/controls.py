@@ -152,16 +152,16 @@ def build(prompt: gr.Textbox, models: Sequence[str], missing: Mapping[Any, str |
                 min_width=110,
                 interactive=False,
             )
-        with gr.Column(elem_classes=["adv"]):
-            parts["landing"] = gr.Slider(
-                0,
-                32,
-                0,
-                step=1,
-                label="Landing",
-                info="endings tried near the target, to finish a sentence on it; 0 is off",
-                elem_id="landing",
-            )
+        parts["landing"] = gr.Slider(
+            0,
+            32,
+            0,
+            step=1,
+            label="Landing",
+            info="endings tried near the target, to finish a sentence on it; 0 is off",
+            visible=False,
+            elem_id="landing",
+        )
         parts["limit"] = gr.Slider(
             1, 1000, 200, step=1, label="Limit, in tokens", visible=False, elem_id="limit", **_limit(missing)
         )
@@ -213,7 +213,7 @@ def build(prompt: gr.Textbox, models: Sequence[str], missing: Mapping[Any, str |
                 [(str(i), i) for i in range(9)], value=0, label="Head", min_width=80, elem_id="head"
             )
             parts["every"] = gr.Number(4, label="Every n tokens", precision=0, minimum=1, maximum=1000, min_width=80)
-    aims = [parts[name] for name in ("target", "unit", "limit")]
+    aims = [parts[name] for name in ("target", "unit", "landing", "limit")]
     parts["method"].change(_aims, [parts["method"]], aims, queue=False, **QUIET)
     given = [parts[name] for name in ("pic", "ratio", "initial", "recent", "max_new_tokens")]
     parts["method"].input(
@@ -223,10 +223,10 @@ def build(prompt: gr.Textbox, models: Sequence[str], missing: Mapping[Any, str |
 
 
 def _aims(method: Method) -> list[Any]:
-    """Lets the target be set where the method heeds it, and shows the limit where it heeds that."""
+    """Lets the target be set, and landing, where the method heeds a target; shows the limit where it heeds that."""
     limited = method in LIMIT_METHODS
-    aimed = gr.update(interactive=not limited and method not in UNSTEERED)
-    return [aimed, aimed, gr.update(visible=limited)]
+    aimed = not limited and method not in UNSTEERED
+    return [gr.update(interactive=aimed)] * 2 + [gr.update(visible=aimed), gr.update(visible=limited)]
 
 
 def _as_trained(method: Method, model: str, *given: Any) -> list[Any]:

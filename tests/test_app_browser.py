@@ -558,9 +558,11 @@ def test_the_method_decides_between_target_and_limit(visit):
     expect(page.locator("#target input[type=number]")).to_be_disabled()
     page.locator("#choice-method input[value=mnt_ldpe]").check()
     expect(page.locator("#limit")).to_be_visible()
+    expect(page.locator("#landing")).to_be_hidden()
     expect(page.locator("#target input[type=number]")).to_be_disabled()
     page.locator("#choice-method input[value=ldpe]").check()
     expect(page.locator("#limit")).to_be_hidden()
+    expect(page.locator("#landing")).to_be_visible()
     box = page.locator("#target input[type=number]")
     expect(box).to_be_enabled()
     # Events of the form are answered while a number is half typed; an error in the console would fail the test.

@@ -21,7 +21,7 @@ from backend.signals import SignalContext, signalling
 from backend.signals import attach as attach_signal
 from backend.training import train as training
 from backend.training.curriculum import EVEN, SHORT_FIRST, learning_rate, stage
-from backend.training.data import SUMMARISE, Sample, batches, held_out, samples, texts
+from backend.training.data import SUMMARISE, Sample, batches, held_out, hub_texts, samples, texts
 from backend.training.settings import PRESETS, TrainSettings
 from tests.conftest import tiny_model, tiny_tokenizer
 
@@ -69,6 +69,36 @@ def test_files_are_read_by_their_fields(tmp_path):
     assert [(t.prompt, t.response) for t in texts(papers)] == [(SUMMARISE + "long", "short")]
     with pytest.raises(ValueError, match="give prompt and response"):
         list(texts(file("odd.jsonl", {"question": "x"})))
+
+
+def test_data_sets_of_the_hub_are_read_by_their_fields(tmp_path, monkeypatch):
+    """The hub's own layouts in local folders of the same names, which `datasets` prefers."""
+    monkeypatch.chdir(tmp_path)
+    for library in ("datasets.config", "huggingface_hub.constants"):
+        monkeypatch.setattr(f"{library}.HF_HUB_OFFLINE", True)
+
+    def rows(folder, split, *lines, config="default"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "rows.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
+        files = f"  data_files:\n  - split: {split}\n    path: rows.jsonl\n"
+        (tmp_path / folder / "README.md").write_text(f"---\nconfigs:\n- config_name: {config}\n{files}---\n")
+
+    def read(name, most=9):
+        return [(text.prompt, text.response) for text in hub_texts(name, most)]
+
+    asked = ({"system_prompt": "", "question": f"q{n}", "response": "r"} for n in range(5))
+    rows("Open-Orca/OpenOrca", "train", *asked)
+    assert {prompt for prompt, _ in read("Open-Orca/OpenOrca")} == {f"q{n}" for n in range(5)}
+    assert len(read("Open-Orca/OpenOrca", 2)) == 2
+    question = {"question": "2 + 2?", "subject": "", "choices": ["3", "4", "5", "6"], "answer": 1}
+    rows("cais/mmlu", "auxiliary_train", question, config="all")
+    assert read("cais/mmlu") == [("2 + 2?\nA. 3\nB. 4\nC. 5\nD. 6", "B. 4")]
+    rows("odd/set", "train", {"text": "x"})
+    with pytest.raises(ValueError, match="rows with text: give"):
+        read("odd/set")
+    for name in ("odd/none", "a b/c"):
+        with pytest.raises(ValueError, match="cannot be read"):
+            read(name)
 
 
 def test_samples_leave_out_what_cannot_be_learnt(embedded):

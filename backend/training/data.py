@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
@@ -16,6 +17,8 @@ from backend.sentences import sentence_lengths
 from backend.settings import RunSettings
 
 HELD_OUT = 10
+# The questions of MMLU that are meant for training; its other splits are measured on.
+TRAINED_ON = {"cais/mmlu": {"name": "all", "split": "auxiliary_train"}}
 SUMMARISE = "Summarize the following abstract:\n\n"
 
 
@@ -67,18 +70,29 @@ def texts(file: Path) -> Iterator[Text]:
 def hub_texts(name: str, most: int, seed: int = 0) -> Iterator[Text]:
     """Texts of a data set on the hub: 'Open-Orca/OpenOrca' or 'cais/mmlu' (000 §4), or one with prompt and response.
 
-    Needs the package `datasets` and the network.
+    Needs the package `datasets` and, for what is no local folder, the network. ValueError where it cannot be read.
     """
-    from datasets import load_dataset
+    try:
+        from datasets import load_dataset
 
-    rows = load_dataset(name, *(["all"] if name == "cais/mmlu" else []), split="train", streaming=True)
+        rows = load_dataset(name, **(TRAINED_ON.get(name) or {"split": "train"}), streaming=True)
+    except ImportError as error:
+        raise ValueError("data sets of the hub need one more package: pip install datasets") from error
+    except (OSError, ValueError) as error:
+        raise ValueError(f"the data set {name} cannot be read ({error}): check its name and the network") from error
     for row in rows.shuffle(seed=seed, buffer_size=10_000).take(most):
-        if "choices" in row:
-            letters = "\n".join(f"{letter}. {text}" for letter, text in zip("ABCD", row["choices"], strict=True))
-            answer = "ABCD"[row["answer"]] if isinstance(row["answer"], int) else row["answer"]
-            yield Text(name, f"{row['question']}\n{letters}", f"{answer}. {row['choices']['ABCD'.index(answer)]}")
-        else:
-            yield Text(name, row.get("question") or row["prompt"], row["response"])
+        yield _hub_text(name, row)
+
+
+def _hub_text(name: str, row: Mapping[str, Any]) -> Text:
+    if {"question", "choices", "answer"} <= row.keys():
+        letters = "\n".join(f"{letter}. {text}" for letter, text in zip("ABCD", row["choices"], strict=True))
+        right = row["answer"] if isinstance(row["answer"], int) else "ABCD".index(row["answer"])
+        return Text(name, f"{row['question']}\n{letters}", f"{'ABCD'[right]}. {row['choices'][right]}")
+    prompt = row.get("question") or row.get("prompt")
+    if prompt is None or "response" not in row:
+        raise ValueError(f"{name} has rows with {', '.join(sorted(row))}: give one with prompt and response")
+    return Text(name, prompt, row["response"])
 
 
 def samples(

@@ -73,7 +73,8 @@ lengths: $(VENV)/.develops
 	for method in none prompted prompted_tuned ldpe orpe lrpe pre mnt_ldpe mnt_orpe; do \
 		$(PY) -m backend evaluate length --method $$method --data $(DATA) $(ARGS) || exit 1; done
 	$(PY) -m backend evaluate length --method exp_decay --ranges range $(ARGS)
-	$(PY) -m backend evaluate length --method ldpe --landing 8 --ranges range $(ARGS)
+	for method in ldpe orpe; do \
+		$(PY) -m backend evaluate length --method $$method --landing 8 --ranges range $(ARGS) || exit 1; done
 
 far: $(VENV)/.develops
 	@$(MODEL)

@@ -89,7 +89,7 @@ class Recall(Recorded):
 
 
 class Landing(Recorded):
-    """assets/results/length/ldpe_landing.json. landing: endings tried; summary: measures by range of targets."""
+    """assets/results/length/<method>_landing.json. landing: endings tried; summary: measures by range of targets."""
 
     landing: int
     summary: dict[str, dict[str, Any]]
@@ -239,9 +239,15 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    "length/ldpe_landing.json": Kind(
-        "LDPE with landing", "python -m backend evaluate length --method ldpe --landing 8", Landing, landing
-    ),
+    **{
+        f"length/{name}_landing.json": Kind(
+            f"{name.upper()} with landing",
+            f"python -m backend evaluate length --method {name} --landing 8",
+            Landing,
+            landing,
+        )
+        for name in ("ldpe", "orpe")
+    },
     "bench.json": Kind("Speed", "make bench", Bench, speed),
     "bench_long.json": Kind("Speed far into a text", "make bench-long", Bench, speed),
     "bench_llama_cpp.json": Kind("Speed beside llama.cpp", "make bench-llama", Bench, beside_llama),

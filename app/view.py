@@ -27,7 +27,7 @@ FIELDS = (
     ("p_end", "p(end)"),
     ("speed", "Tokens/s"),
     ("read", "Tokens read"),
-    ("cache", "Cache"),
+    ("cache", "Cache reserved"),
 )
 SLOW_PERIOD = 12 * PERIOD
 PAST_KEPT = 30

@@ -28,7 +28,8 @@ def test_a_continuation_is_read_under_its_own_length(embedded, signal):
             with signalling(SignalContext(signal, [4], [3])):
                 logits = embedded.model(ids).logits[0]
     rows = torch.log_softmax(logits[3:6].float(), -1)
-    assert found == pytest.approx(float(rows.gather(-1, torch.tensor(continuation)[:, None]).sum()), abs=0.2)
+    # Two ways through bf16, apart by up to 0.24 where the processor has none of its own; the signal moves it by 0.6.
+    assert found == pytest.approx(float(rows.gather(-1, torch.tensor(continuation)[:, None]).sum()), abs=0.4)
     assert greedy == bool((rows.argmax(-1) == torch.tensor(continuation)).all())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import gradio as gr
@@ -17,6 +17,8 @@ from backend.capabilities import Capabilities
 from backend.settings import LIMIT_METHODS, LONG_METHODS, UNSTEERED, Method, RunSettings
 
 DEFAULT_PROMPT = "Why is the sky blue, and why does it turn red in the evening?"
+_PLAIN = RunSettings(prompt=DEFAULT_PROMPT)
+UNCOMPRESSED = [_PLAIN.pic, _PLAIN.ratio, _PLAIN.initial, _PLAIN.recent]
 PROMPTS = {
     "Blue sky": DEFAULT_PROMPT,
     "A short story": "Write a short story about a lighthouse keeper who collects clouds.",
@@ -230,20 +232,22 @@ def _aims(method: Method) -> list[Any]:
 
 
 def _as_trained(method: Method, model: str, *given: Any) -> list[Any]:
-    """Compression and cap for a method that was trained on long texts.
-
-    Other methods leave them as they are, or take a compression back that came with such a method. given: the five.
-    """
+    """Compression and, for a method that was trained on long texts, a cap with room for one. given: the five now."""
     *positions, cap = given
+    roomy = max(cap or 0, LONG_CAP) if trained_positions(method, model) else gr.skip()
+    return [*as_trained(method, model, positions), roomy]
+
+
+def as_trained(method: Method, model: str, given: Sequence[Any]) -> list[Any]:
+    """Compression for a method that was trained on long texts: kind, ratio, initial, recent, as many as are given.
+
+    Other methods leave it as it is, or take one back that came with such a method.
+    """
+    count = len(given)
     if trained := trained_positions(method, model):
-        return [*_positions(trained), max(cap or 0, LONG_CAP)]
-    theirs = [_positions(found) for name in LONG_METHODS if (found := trained_positions(name, model))]
-    return [*_positions(RunSettings(prompt=DEFAULT_PROMPT)), gr.skip()] if positions in theirs else [gr.skip()] * 5
-
-
-def _positions(chosen: RunSettings | LongformSettings) -> list[Any]:
-    kind = chosen.pic if isinstance(chosen, RunSettings) else chosen.kind
-    return [kind, chosen.ratio, chosen.initial, chosen.recent]
+        return [*astuple(trained)][:count]
+    theirs = [astuple(found)[:count] for name in LONG_METHODS if (found := trained_positions(name, model))]
+    return UNCOMPRESSED[:count] if tuple(given) in theirs else [gr.skip()] * count
 
 
 def trained_positions(method: Method, model: str) -> LongformSettings | None:

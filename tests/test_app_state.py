@@ -239,3 +239,11 @@ def test_texts_are_taken():
 def test_the_page_names_no_address_outside_this_machine():
     config = str(page.build(Lab(Models(["embedded"])), available, Runs()).get_config_file())
     assert "cdn" not in config.lower() and "googleapis" not in config
+
+
+def test_a_compression_that_came_with_a_training_leaves_with_it():
+    ntk = controls.as_trained("sft_ntk", "embedded", ("none", 1))
+    assert ntk == ["ntk", 16]
+    assert controls.as_trained("none", "embedded", ntk) == ["none", 1]
+    for own in (("ntk", 4), ("naive", 16)):
+        assert controls.as_trained("ldpe", "embedded", own) == [gr.skip()] * 2

@@ -152,11 +152,10 @@ def _slot(defaults: dict[str, Any], missing: Any) -> Slot:
         ratio = gr.Number(defaults["ratio"], label="Ratio", minimum=0.05, min_width=60)
         window = gr.Number(defaults["window"], label="Λ window", info="0 is off", precision=0, minimum=0, min_width=60)
 
-    def as_trained(method: Method) -> list[Any]:
-        found = controls.trained_positions(method, MODEL)
-        return [found.kind, found.ratio] if found else [gr.skip(), gr.skip()]
+    def as_trained(method: Method, *given: Any) -> list[Any]:
+        return controls.as_trained(method, MODEL, given)
 
-    method.input(as_trained, [method], [pic, ratio], concurrency_limit=None, **QUIET)
+    method.input(as_trained, [method, pic, ratio], [pic, ratio], concurrency_limit=None, **QUIET)
     return Slot(method, target, pic, ratio, window)
 
 

@@ -33,7 +33,7 @@ bench-llama: $(VENV)/.runs
 	$(PIP) install xllamacpp==2026.10.11549
 	$(PY) -m backend.evaluation.llama_cpp $(ARGS)
 
-train-smoke: $(VENV)/.runs
+train-smoke: $(VENV)/.develops
 	@$(MODEL)
 	rm -rf .cache/smoke && $(PY) -m backend distill --out .cache/smoke/corpus.jsonl --questions 48 --turns 2 --longest 60
 	$(PY) -m backend train --method ldpe --preset smoke --data .cache/smoke/corpus.jsonl --out .cache/smoke/ldpe
@@ -88,7 +88,7 @@ LONGFORM := $(PY) -m backend evaluate longform --data $(DATA)/hellobench_ht.json
 longform: $(VENV)/.develops
 	@$(MODEL)
 	$(LONGFORM) --cap 2048 $(ARGS)
-	$(LONGFORM) --trained --cap 6144 $(ARGS)
+	$(LONGFORM) --trained --cap 7168 $(ARGS)
 
 lint: $(VENV)/.develops
 	$(PY) -m ruff check .

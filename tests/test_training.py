@@ -16,14 +16,18 @@ from backend.__main__ import main
 from backend.adapters import Adapter
 from backend.capabilities import describe
 from backend.models import Loaded
+from backend.positions import Policy
 from backend.runner import Runner
 from backend.signals import SignalContext, signalling
 from backend.signals import attach as attach_signal
 from backend.training import train as training
 from backend.training.curriculum import EVEN, SHORT_FIRST, learning_rate, stage
-from backend.training.data import SUMMARISE, Sample, batches, held_out, hub_texts, samples, texts
+from backend.training.data import SUMMARISE, Sample, Text, batches, held_out, hub_texts, samples, texts
 from backend.training.settings import PRESETS, TrainSettings
 from tests.conftest import tiny_model, tiny_tokenizer
+
+# How far nats computed in bf16 may be from those in fp32.
+BF16 = 0.1
 
 
 def tiny_loaded(family: str = "llama") -> Loaded:
@@ -102,8 +106,6 @@ def test_data_sets_of_the_hub_are_read_by_their_fields(tmp_path, monkeypatch):
 
 
 def test_samples_leave_out_what_cannot_be_learnt(embedded):
-    from backend.training.data import Text
-
     kept = next(f"Tell me about number {i}." for i in range(50) if not held_out(f"Tell me about number {i}."))
     out = next(f"Tell me about number {i}." for i in range(200) if held_out(f"Tell me about number {i}."))
     given = [
@@ -131,8 +133,6 @@ def test_batches_keep_their_budget_and_their_cuts():
 
 
 def test_long_texts_are_kept_whole(embedded):
-    from backend.training.data import Text
-
     kept = next(f"Tell me about number {i}." for i in range(50) if not held_out(f"Tell me about number {i}."))
     found = samples((Text("t", kept, "one two " * n) for n in (5, 20, 60)), embedded.tokenizer, 100, 100, whole=30)
     assert [sample.cuts for sample in found] == [(len(found[0].response),)] and 30 <= found[0].cuts[0] <= 100
@@ -166,7 +166,7 @@ def test_the_loss_is_that_of_the_whole_model_row_by_row(method, tmp_path):
             logits = run.lora.get_base_model()(ids).logits[0, len(prompt) - 1 :]
         expected.append(F.cross_entropy(logits.float(), torch.tensor([*response, 2]), reduction="none"))
     # The run computes in bf16, the reference in fp32.
-    torch.testing.assert_close(nll, torch.cat(expected), atol=0.3, rtol=0.05)
+    torch.testing.assert_close(nll, torch.cat(expected), atol=BF16, rtol=0)
 
 
 def test_the_divergence_is_that_from_the_untouched_model(tmp_path):
@@ -207,6 +207,15 @@ def test_an_adapter_starts_as_the_model_itself(tmp_path):
     assert {p.dtype for p in run.lora.parameters() if p.requires_grad} == {torch.float32}
 
 
+def policy_nll(row, end: int, policy: Policy) -> torch.Tensor:
+    """Nats of a row's response and the end mark, read under a policy in fp32."""
+    prompt, response = row
+    reader = Runner(tiny_loaded(), exact=True)
+    ids = torch.tensor([*prompt, *response])
+    logits = reader.read(ids, reader.cache(policy, len(ids)), every_row=True)[len(prompt) - 1 :]
+    return F.cross_entropy(logits, torch.tensor([*response, end]), reduction="none")
+
+
 @pytest.mark.parametrize("method, kind", [("sft", "none"), ("sft_ntk", "ntk"), ("sft_dynamic", "dynamic")])
 def test_long_texts_are_trained_on_under_their_positions(tmp_path, method, kind):
     settings = quick(method, ratio=4.0, initial=2, recent=5, segment=1)
@@ -215,11 +224,10 @@ def test_long_texts_are_trained_on_under_their_positions(tmp_path, method, kind)
     with torch.no_grad(), torch.autocast("cpu", enabled=False):
         nll, _, _ = run._nll([row], 0.0)
     assert run.longform.kind == kind and run.signal is None
-    reader = Runner(tiny_loaded(), exact=True)
-    ids = torch.tensor([*row[0], *row[1]])
-    logits = reader.read(ids, reader.cache(run.longform.policy, len(ids)), every_row=True)[len(row[0]) - 1 :]
-    expected = F.cross_entropy(logits, torch.tensor([*row[1], run.end]), reduction="none")
-    torch.testing.assert_close(nll, expected, atol=0.3, rtol=0.05)
+    expected, plain = (policy_nll(row, run.end, policy) for policy in (run.longform.policy, Policy()))
+    # The run computes in bf16, the reference in fp32.
+    torch.testing.assert_close(nll, expected, atol=BF16, rtol=0)
+    assert ((nll - plain).abs().max() > BF16) == (kind != "none")
     adapter = training.train(tiny_loaded(), letters(), settings, tmp_path / method, str)
     assert Adapter.load(adapter.path).method == method and adapter.longform == settings.longform
     card = (adapter.path / "README.md").read_text()
@@ -345,6 +353,13 @@ def test_a_quantised_model_is_trained_and_its_adapter_loads(tmp_path, tiny_folde
     assert adapter.method == "orpe" and adapter.base == str(folder)
     card = (adapter.path / "README.md").read_text()
     assert "Made up." in card and f"base_model: {folder}" in card and "- c: 36" in card
+
+
+def test_an_answer_without_a_full_stop_ends_where_it_ends():
+    tokenizer = tiny_tokenizer()
+    found = samples([Text("mmlu", "Which?", "B. 4")], tokenizer, 200, 40)
+    assert [sample.cuts for sample in found] == [(4,)]
+    assert not samples([Text("mmlu", "Which?", "no end in sight")], tokenizer, 200, 5)
 
 
 def test_two_processes_train_one_adapter(tmp_path, tiny_folder):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from backend import jsonlines
 from backend.adapters import Adapter
@@ -38,6 +39,7 @@ def card(adapter: Adapter, sources: Mapping[str, int], note: str) -> str:
         f"| Loss at the end: end mark, text | {last['loss_end']:.3f}, {last['loss_text']:.3f} |",
         f"| Longest response | {settings['longest']} tokens |",
         f"| Went on from | {Path(settings['start']).name if settings['start'] else 'the base model'} |",
+        *(f"| Before that | {row} |" for row in _earlier(about.get("went_on_from"))),
         f"| Command | `{about['command']}` |",
         f"| Commit | {about['commit']} |",
         "",
@@ -53,6 +55,14 @@ def card(adapter: Adapter, sources: Mapping[str, int], note: str) -> str:
         f"`assets/results/{result_file}` and shows them on its Results tab.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _earlier(about: Mapping[str, Any] | None) -> Iterator[str]:
+    """The trainings that a training went on from, the last one first."""
+    while about is not None:
+        samples, minutes = about["result"]["samples"], about["result"]["seconds"] / 60
+        yield f"{samples:,} samples, {minutes:.0f} min: `{about['command']}`"
+        about = about.get("went_on_from")
 
 
 def _purpose(adapter: Adapter) -> str:

@@ -98,7 +98,7 @@ def _hub_text(name: str, row: Mapping[str, Any]) -> Text:
 def samples(
     texts: Iterable[Text], tokenizer: PreTrainedTokenizerBase, longest_prompt: int, longest: int, whole: int = 0
 ) -> list[Sample]:
-    """Tokenised texts, responses cut to fit; without those held out, of a longer prompt or with no sentence end.
+    """Tokenised texts, responses cut to fit; without those held out, of a longer prompt, or cut with no sentence end.
 
     whole: above 0, responses are kept whole instead, those between so many tokens and `longest`.
     """
@@ -108,8 +108,9 @@ def samples(
             continue
         prompt = tuple(prompt_ids(text.prompt, tokenizer))
         response = tokenizer(text.response.strip(), add_special_tokens=False)["input_ids"][: longest + 1]
-        ends = [len(response)] if whole else sentence_lengths(response, tokenizer)
-        cuts = tuple(cut for cut in ends if whole <= cut <= longest)
+        # A response that was not cut ends where it ends: what answers "B. 4" has no full stop.
+        ends = {len(response)} | (set() if whole else set(sentence_lengths(response, tokenizer)))
+        cuts = tuple(sorted(cut for cut in ends if max(1, whole) <= cut <= longest))
         if cuts and len(prompt) <= longest_prompt:
             found.append(Sample(text.prompt, prompt, tuple(response), cuts, text.source))
     return found

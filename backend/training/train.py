@@ -22,6 +22,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from backend import adapters, jsonlines
 from backend.adapters import Adapter
@@ -45,7 +46,11 @@ from backend.training.settings import TrainSettings
 
 CHECKPOINT = "checkpoint.pt"
 LOG = "training.jsonl"
+RECORD = "training.json"
 CHECKPOINT_SECONDS = 60
+# Logits at a time: 24 MiB, which the C library keeps for the next ones. Larger blocks go back to the system, and each
+# page of the next is zeroed anew: with all logits of a long text at once a quarter of a step went to that.
+HEAD_ELEMENTS = 6 * 2**20
 Rows = list[tuple[tuple[int, ...], tuple[int, ...]]]
 
 
@@ -163,7 +168,10 @@ class _Run:
                 parameter.data = parameter.data.half()
         adapter = adapters.save(out, self.lora, self.signal, self.settings.model, self.longform)
         about = provenance(self.settings.seed) | {"settings": asdict(self.settings), "result": asdict(self.progress)}
-        (out / "training.json").write_text(json.dumps(about, indent=1))
+        before = Path(self.settings.start, RECORD) if self.settings.start else None
+        if before is not None and before.exists():
+            about["went_on_from"] = json.loads(before.read_text())
+        (out / RECORD).write_text(json.dumps(about, indent=1))
         shutil.copy(self.folder / LOG, out / LOG)
         return adapter
 
@@ -320,22 +328,41 @@ class _Likelihood(nn.Module):
 
     def forward(self, embeds: Tensor, wanted: Tensor, plain: Tensor | None = None) -> tuple[Tensor, Tensor]:
         labelled = wanted >= 0
-        likely = torch.log_softmax(self._logits(embeds, labelled), -1)
-        nll = -likely.gather(-1, wanted[labelled][:, None])[:, 0]
-        if plain is None:
+        hidden, untouched = self._hidden(embeds, labelled), None
+        if plain is not None:
+            with torch.no_grad(), self.lora.disable_adapter():
+                untouched = self._hidden(plain, labelled)
+        head = self.lora.get_base_model().get_output_embeddings()
+        rows = max(1, HEAD_ELEMENTS // head.weight.shape[0])
+        asked = wanted[labelled].split(rows)
+        others = [None] * len(asked) if untouched is None else untouched.split(rows)
+        parts = [
+            checkpoint(self._losses, *part, use_reentrant=False)
+            for part in zip(hidden.split(rows), asked, others, strict=True)
+        ]
+        nll, strayed = zip(*parts, strict=True)
+        return torch.cat(nll), torch.cat(strayed)
+
+    def _hidden(self, embeds: Tensor, labelled: Tensor) -> Tensor:
+        """Last hidden states [k, d] of the labelled places; padding on the right is never seen by causal attention."""
+        body = self.lora.get_base_model().base_model
+        with torch.autocast(embeds.device.type, torch.bfloat16):
+            return body(inputs_embeds=embeds, use_cache=False).last_hidden_state[labelled]
+
+    def _losses(self, hidden: Tensor, wanted: Tensor, untouched: Tensor | None) -> tuple[Tensor, Tensor]:
+        likely = torch.log_softmax(self._logits(hidden), -1)
+        nll = -likely.gather(-1, wanted[:, None])[:, 0]
+        if untouched is None:
             return nll, torch.zeros_like(nll)
         with torch.no_grad(), self.lora.disable_adapter():
-            untouched = self._logits(plain, labelled)
-            untouched[:, self.end] = -torch.inf
-            untouched = untouched.softmax(-1)
-        return nll, -(untouched * likely).sum(-1) - torch.special.entr(untouched).sum(-1)
+            other = self._logits(untouched)
+            other[:, self.end] = -torch.inf
+            other = other.softmax(-1)
+        return nll, -(other * likely).sum(-1) - torch.special.entr(other).sum(-1)
 
-    def _logits(self, embeds: Tensor, labelled: Tensor) -> Tensor:
-        model = self.lora.get_base_model()
-        # Padding stands on the right, where causal attention never sees it.
-        with torch.autocast(embeds.device.type, torch.bfloat16):
-            hidden = model.base_model(inputs_embeds=embeds, use_cache=False).last_hidden_state
-            return model.get_output_embeddings()(hidden[labelled]).float()
+    def _logits(self, hidden: Tensor) -> Tensor:
+        with torch.autocast(hidden.device.type, torch.bfloat16):
+            return self.lora.get_base_model().get_output_embeddings()(hidden).float()
 
 
 def _last_of_row(labelled: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 Not from the papers. A model that reads a count knows when to stop, but a small one does not plan its last sentence to
 end just there. Some continuations are written on copies of the cache; of all places where one of them ends a sentence
-the nearest to the target is kept, the likeliest of equals.
+the likeliest near the target is kept, or the nearest where none is near.
 """
 
 from __future__ import annotations
@@ -10,21 +10,26 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase
 
 from backend.cache import FramedCache
-from backend.runner import Runner
 from backend.sentences import final
 from backend.settings import Unit
 from backend.signals import SignalContext
 from backend.signals.units import in_tokens, length, rate
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from backend.runner import Runner
+
 REACH = 16
 SLACK = 6
+# Tokens by which an end may miss before a nearer one is worth unlikelier words.
+NEAR = 2
 RETRY = 4
 TEMPERATURE = 0.9
 TOP_K = 20
@@ -36,6 +41,11 @@ class Ending(NamedTuple):
     tokens: list[int]
     miss: float
     nats: float
+
+    @property
+    def rank(self) -> tuple[float, float]:
+        """The lower, the better."""
+        return max(self.miss, NEAR), self.nats
 
 
 @dataclass
@@ -80,10 +90,8 @@ class Landing:
         random, best = torch.Generator().manual_seed(self.seed), self._still(written)
         for attempt in range(self.tries):
             for ending in self._endings(logits, cache, signal, written, goal, random if attempt else None):
-                if best is None or (ending.miss, ending.nats) < (best.miss, best.nats):
+                if best is None or ending.rank < best.rank:
                     best = ending
-            if best is not None and best.miss == 0:
-                break
         return best
 
     def _still(self, written: list[int]) -> Ending | None:
@@ -98,7 +106,7 @@ class Landing:
     def _endings(self, logits, cache, signal, written, goal: int, random) -> Iterator[Ending]:
         """Every sentence's end on one continuation."""
         cache, signal, tokens, nats = copy.deepcopy(cache), copy.copy(signal), list(written), 0.0
-        most = min(self._in_tokens(goal, written) + SLACK, self.cap)
+        most = min(max(self._in_tokens(goal, written), len(written)) + SLACK, self.cap)
         ends = torch.tensor(self.ends, device=logits.device)
         while True:
             likely = torch.log_softmax(logits, -1)

@@ -7,26 +7,50 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from math import log
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from app import charts, diagnoses, published
 from app.charts import Chart
-from app.results import UNKNOWN, Figure, Recorded, Shown, Table, figure, percent, text
+from app.results import UNKNOWN, Figure, Recorded, Shown, Table, decimal, figure, percent, text
 
 PLAIN, ENGINE, LLAMA = "transformers bf16", "engine bf16, probes", "llama.cpp Q4_1"
-# The look of a case in the chart, by the first word of these that its name holds.
-COLOURS = {"bf16": "@c1", "fp32": "@c3", "int8": "@c2", "int4": "@c4"}
-LINES, DASHED = ("@c1", "@c2", "@c3", "@c4", "@muted"), ("solid", "dot")
+DASHES = ("solid", "dash", "dot", "dashdot")
 # Of the chart of nats: tokens of a point, and where lines are cut off.
 POINT, CEILING = 2048, 12.0
 HARNESS = "python -m backend evaluate harness --data FOLDER"
-DASHES = {"Λ": "dash", "attentions": "dashdot", "transformers": "dot"}
+LONGBENCH = (
+    "python -m backend evaluate longform --data FOLDER/longbench_write_en.jsonl "
+    "--out assets/results/longbench_write.json"
+)
+# Columns of long answers: their key in the summary, and how they are shown. Left out where no policy has the key.
+ANSWERS: dict[str, tuple[str, Callable[[Any], str]]] = {
+    "answers": ("responses", text),
+    "words × the first row’s": ("lengthening", decimal),
+    "over prompts": ("shared", text),
+    "tokens, mean": ("tokens_mean", figure),
+    "tokens, median": ("tokens_median", figure),
+    "words, mean": ("words_mean", figure),
+    "words, uncorrupted": ("words_whole", figure),
+    "repetition": ("repetition_mean", percent),
+    "ended": ("ended", percent),
+    "corrupted": ("corrupted", percent),
+    "base perplexity": ("perplexity", figure),
+    "distinct-2": ("distinct2", figure),
+    "like the prompt": ("similarity", figure),
+    "S_l": ("s_l", figure),
+    "judged": ("judged", figure),
+}
+# In the file of ablations: every part of Λ together, and each by itself.
+WHOLE, PARTS = "window, sinks, limit", ("limit alone", "window alone", "window, sinks")
 
 
 class Rate(BaseModel):
-    """prefill, decode: tokens/s; bandwidth: share of what copying reaches; memory: bytes at the peak."""
+    """prefill, decode: tokens/s; bandwidth: share of what copying reaches; memory: bytes at the peak, of the process;
+    cache: bytes of keys and values that are held; rotations: of keys for a decoded token, in each layer."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -36,6 +60,8 @@ class Rate(BaseModel):
     decode: float | None = None
     bandwidth: float | None = None
     memory: float | None = None
+    cache: float | None = None
+    rotations: float | None = None
 
 
 class Behind(Recorded):
@@ -80,12 +106,24 @@ class Fluency(Recorded):
     readings: list[Readings] = Field(default_factory=list)
 
 
-class Recall(Recorded):
-    """assets/results/recall.json. continuations, passkeys: rows by policy and tokens read."""
+class Part(Recorded):
+    """What was measured by itself. rows: by policy and tokens read."""
+
+    rows: list[dict[str, Any]] = Field(default_factory=list)
+
+
+class Passkeys(Part):
+    """keys: numbers hidden at each depth; windows: tokens that each policy sees, None for all."""
 
     keys: int = 0
-    continuations: list[dict[str, Any]]
-    passkeys: list[dict[str, Any]]
+    windows: dict[str, int | None] = Field(default_factory=dict)
+
+
+class Recall(Recorded):
+    """assets/results/recall.json."""
+
+    continuations: Part = Part()
+    passkeys: Passkeys = Passkeys()
 
 
 class Landing(Recorded):
@@ -115,43 +153,41 @@ def beside_llama(bench: Bench) -> Shown:
 
 
 def long_answers(result: LongForm) -> Shown:
-    """Lengths, endings and repetition under position-id compression, beside 004 table 7."""
-    return Shown(_longest(result.summary), [_answers(result, "position policy", "004 table 7: tokens", _published)])
+    """Lengths, endings and repetition under position-id compression, beside 004 tables 3 and 5 to 7."""
+    found = _answers(result, "position policy", "004 tables 5–7: tokens (% corrupted)", _published)
+    return Shown(_longest(result.summary), [found, published.LEFT_OUT])
 
 
 def trained(result: LongForm) -> Shown:
     """The same after training on long texts, with and without compression, beside 004 tables 2 and 8."""
-    means = {name: found.get("words_whole") for name, found in result.summary.items()}
-    plain = means.get("w/o SFT, plain")
-    gains = {name: mean / plain for name, mean in means.items() if mean and plain and name != "w/o SFT, plain"}
-    best = max(gains, key=lambda name: gains[name], default=None)
-    words = f"Uncorrupted answers of {best} have {gains[best]:.1f}× the words of the model's own." if best else ""
-    quoted = "004 tables 2 and 8: length"
-    return Shown(words, [_answers(result, "training, reading", quoted, lambda n: published.TRAINED.get(n, UNKNOWN))])
+    quoted = "004 tables 2 and 8: length (% corrupted)"
+    found = _answers(result, "training, reading", quoted, lambda name: published.TRAINED.get(name, UNKNOWN))
+    return Shown(_longest(result.summary), [found])
+
+
+def asked_for(result: LongForm) -> Shown:
+    """Answers to prompts that ask for a number of words, beside 004's own scores."""
+    best = max(result.summary, key=lambda name: result.summary[name].get("s_l") or 0.0, default="")
+    score = figure(result.summary[best].get("s_l")) if best else UNKNOWN
+    words = f"{best} keeps best to the lengths asked for: S_l {score} of 100." if score != UNKNOWN else ""
+    found = _answers(result, "policy", "004: S_l", lambda name: published.S_L.get(name, UNKNOWN))
+    return Shown(words, [found])
 
 
 def _answers(result: LongForm, by: str, quoted: str, publish: Callable[[str], str]) -> Table:
-    columns = [
-        by, "answers", "tokens, mean", "tokens, median", "words, mean", "words, uncorrupted", "repetition", "ended",
-        "corrupted", "base perplexity", "distinct-2", "like the prompt", f"{quoted} (% corrupted)",
-    ]  # fmt: skip
+    shows = {heading: (key, show) for heading, (key, show) in ANSWERS.items() if _measured(result, key)}
+    columns = [by, *shows, quoted]
     rows = [
-        [
-            policy,
-            text(found.get("responses")),
-            figure(found.get("tokens_mean")),
-            figure(found.get("tokens_median")),
-            figure(found.get("words_mean")),
-            figure(found.get("words_whole")),
-            *(percent(found.get(key)) for key in ("repetition_mean", "ended", "corrupted")),
-            *(figure(found.get(key)) for key in ("perplexity", "distinct2", "similarity")),
-            publish(policy),
-        ]
+        [policy, *(show(found.get(key)) for key, show in shows.values()), publish(policy)]
         for policy, found in result.summary.items()
     ]
     words = ", ".join(f"{key.replace('_', ' ')} {text(value)}" for key, value in result.settings.items())
     caption = f"Long answers by {by}" + (f" ({words})" if words else "")
     return Table(caption, columns, rows, quoted=len(columns) - 1)
+
+
+def _measured(result: LongForm, key: str) -> bool:
+    return any(found.get(key) is not None for found in result.summary.values())
 
 
 def fluency(result: Fluency) -> Shown:
@@ -174,16 +210,34 @@ def fluency(result: Fluency) -> Shown:
 
 def recall(result: Recall) -> Shown:
     """How much of a text's own continuation and of what it hid is still written far into it, beside 002 table 2."""
+    written, hidden = result.continuations, result.passkeys
     measures = [
-        _pivot(f"{measure} of 100 tokens written, by tokens read", ("policy",), "tokens", result.continuations, measure)
+        _pivot(f"{measure} of 100 tokens written, by tokens read", ("policy",), "tokens", written.rows, measure)
         for measure in ("BLEU", "ROUGE-Lsum")
     ]
-    caption = f"Passkeys told, of {result.keys} at each depth (0: at the start), by tokens read"
-    told = _pivot(caption, ("policy", "depth"), "tokens", result.passkeys, "told", percent)
-    mine = sorted((row["tokens"], row["ROUGE-Lsum"]) for row in result.continuations if row["policy"] == "Λ")
+    caption = f"Passkeys told, of {hidden.keys} at each depth (0: at the start), by tokens read"
+    told = _pivot(caption, ("policy", "depth"), "tokens", hidden.rows, "told", percent)
+    mine = sorted((row["tokens"], row["ROUGE-Lsum"]) for row in written.rows if row["policy"] == "Λ")
     near, far = [f"{figure(rouge)} after {tokens:,} tokens" for tokens, rouge in (mine[:1] + mine[-1:])] or ["", ""]
     words = f"What Λ writes has a ROUGE-Lsum of {near} and of {far}." if mine else ""
-    return Shown(words, [*measures, told, published.CONTINUATIONS])
+    apart = f"continuations: {written.provenance}; passkeys: {hidden.provenance}"
+    return Shown(f"{words} {_told(hidden)}".strip(), [*measures, told, published.CONTINUATIONS], apart=apart)
+
+
+def _told(part: Passkeys) -> str:
+    """How many of the numbers outside a window, and of those wholly within it, are told with it and without it."""
+    plain = {(row["tokens"], row["depth"]): row["told"] for row in part.rows if row["policy"] == "plain"}
+    shares: dict[bool, list[tuple[float, float]]] = {}
+    for row in part.rows:
+        window, place = part.windows.get(row["policy"]), (row["tokens"], row["depth"])
+        if window is not None and place in plain:
+            shares.setdefault(row["back"] > window, []).append((plain[place], row["told"]))
+    means = {outside: [percent(fmean(one)) for one in zip(*found, strict=True)] for outside, found in shares.items()}
+    told = [
+        f"{'outside' if outside else 'within'} its window Λ tells {lamda}, plain attention {whole} of the same"
+        for outside, (whole, lamda) in sorted(means.items(), reverse=True)
+    ]
+    return f"Of passkeys {'; '.join(told)}." if told else ""
 
 
 def landing(result: Landing) -> Shown:
@@ -224,9 +278,25 @@ def decoupling(result: Recorded) -> Shown:
 
 def ablation(result: Fluency) -> Shown:
     """Perplexity with single parts of Λ, other numbers of sinks and other windows."""
-    tables = fluency(result).tables[:1]
-    words = "Far distances are what the limit mends, many keys the window, and lost first tokens the sinks (002 §3)."
-    return Shown(words, tables)
+    return Shown(_mended(result.perplexity), fluency(result).tables[:1])
+
+
+def _mended(rows: Sequence[Mapping[str, Any]]) -> str:
+    """How much of what Λ gains in nats of a token its parts gain alone, farthest into a text."""
+    found = {row["policy"]: row for row in rows}
+    plain, whole = found.get("plain", {}), found.get(WHOLE, {})
+    lengths = [key for key in plain if key != "policy" and plain[key] and whole.get(key)]
+    if not lengths or plain[lengths[-1]] <= whole[lengths[-1]]:
+        return ""
+    at = lengths[-1]
+    gain = log(plain[at] / whole[at])
+    parts = [
+        f"{name} {percent(log(plain[at] / value) / gain)} ({figure(value)})"
+        for name in PARTS
+        if (value := found.get(name, {}).get(at))
+    ]
+    words = f"After {at} tokens Λ brings a perplexity of {figure(plain[at])} down to {figure(whole[at])}."
+    return f"{words} Of that, in nats, its parts mend: {'; '.join(parts)}." if parts else words
 
 
 class Kind(NamedTuple):
@@ -264,6 +334,7 @@ KINDS = {
     "recall.json": Kind("Writing on, and recalling", "python -m backend evaluate recall --data FOLDER", Recall, recall),
     "longform.json": Kind("Long answers", "make longform", LongForm, long_answers),
     "pic_sft.json": Kind("Trained on long texts", "make longform", LongForm, trained),
+    "longbench_write.json": Kind("Lengths asked for in words", LONGBENCH, LongForm, asked_for),
     "harness.json": Kind("What the countdown costs", f"{HARNESS} --method ldpe", Recorded, anything),
     "harness_pic_sft.json": Kind(
         "What training on long texts costs", f"{HARNESS} --method sft_ntk", Recorded, decoupling
@@ -302,24 +373,41 @@ def _speed_chart(rates: Sequence[Rate]) -> Chart:
     contexts = sorted({rate.context for rate in rates})
     layout["xaxis"] |= {"type": "log", "tickvals": contexts, "ticktext": [f"{context:,}" for context in contexts]}
     layout["yaxis"]["rangemode"] = "tozero"
-    data = [
-        _speed_line(case, rates) for case in dict.fromkeys(rate.case for rate in rates if "probes" not in rate.case)
-    ]
+    cases = dict.fromkeys(rate.case for rate in rates if "probes" not in rate.case)
+    data = [_speed_line(place, case, rates) for place, case in enumerate(cases)]
     charts.legend(layout, data)
     rows = [
-        [rate.case, rate.context, text(rate.prefill), text(rate.decode), percent(rate.bandwidth), _gib(rate.memory)]
+        [
+            rate.case,
+            rate.context,
+            text(rate.prefill),
+            text(rate.decode),
+            figure(1000 / rate.decode) if rate.decode else UNKNOWN,
+            percent(rate.bandwidth),
+            _gib(rate.memory),
+            _gib(rate.cache),
+            figure(rate.rotations),
+        ]
         for rate in rates
     ]
-    columns = ("case", "context", "reading", "decoding", "of copy bandwidth", "peak memory")
+    columns = (
+        "case", "context", "reading", "decoding", "ms per token", "of copy bandwidth", "peak memory of the process",
+        "cache", "rotations per token",
+    )  # fmt: skip
     return Chart(data, layout, _gains(rates), columns, rows)
 
 
-def _speed_line(case: str, rates: Sequence[Rate]) -> dict[str, Any]:
+def _speed_line(place: int, case: str, rates: Sequence[Rate]) -> dict[str, Any]:
     mine = sorted((rate.context, rate.decode) for rate in rates if rate.case == case and rate.decode is not None)
-    colour = next((colour for word, colour in COLOURS.items() if word in case), "@muted")
-    dash = next((dash for word, dash in DASHES.items() if word in case), "solid")
     x, y = [context for context, _ in mine], [decode for _, decode in mine]
+    colour, dash = _look(place)
     return charts.line(x, y, colour, case, dash=dash, mode="lines+markers", hover="%{y:,.1f}")
+
+
+def _look(place: int) -> tuple[str, str]:
+    """Colour and dash of a chart's line by its place: no two of the first twenty are alike."""
+    colours = charts.SERIES_COLOURS
+    return colours[place % len(colours)], DASHES[place // len(colours) % len(DASHES)]
 
 
 def _fluency_chart(result: Fluency, words: str) -> Chart:
@@ -334,7 +422,8 @@ def _fluency_chart(result: Fluency, words: str) -> Chart:
         if len(nats) > 1:
             x = sorted(nats)
             y = [round(min(sum(nats[p]) / len(nats[p]), CEILING), 3) for p in x]
-            data.append(charts.line(x, y, LINES[place % len(LINES)], policy, dash=DASHED[place // len(LINES) % 2]))
+            colour, dash = _look(place)
+            data.append(charts.line(x, y, colour, policy, dash=dash))
             rows.append([policy, f"{x[-1]:,}", f"{min(y):.2f}", f"{y[-1]:.2f}"])
     layout["xaxis"] |= {"type": "log", "tickvals": [2048 * 2**n for n in range(7)]}
     layout["xaxis"]["ticktext"] = [f"{2 * 2**n}k" for n in range(7)]
@@ -364,18 +453,20 @@ def _gib(size: float | None) -> str:
 
 
 def _published(policy: str) -> str:
-    """What 004 publishes of a policy named "plain" or "dynamic … s=4"."""
-    ratio = re.fullmatch(r"dynamic .*s=([\d.]+)", policy)
-    return published.DYNAMIC.get(1.0 if policy == "plain" else float(ratio[1]) if ratio else 0.0, UNKNOWN)
+    """What 004 publishes of a policy named "plain", "NTK s=4" or "dynamic contiguous s=4"."""
+    named = re.fullmatch(r"(naive|NTK|dynamic)( \w+)? s=([\d.]+)", policy)
+    return published.COMPRESSED.get(f"{named[1]} s={named[3]}" if named else policy, UNKNOWN)
 
 
 def _longest(summary: Mapping[str, Mapping[str, Any]]) -> str:
-    means = {policy: found.get("tokens_mean") for policy, found in summary.items()}
-    known = {policy: mean for policy, mean in means.items() if isinstance(mean, int | float)}
-    if not known:
-        return "The file holds no mean length."
-    best = max(known, key=lambda policy: known[policy])
-    return f"The longest answers on average are those of {best}: {figure(known[best])} tokens."
+    """Whose answers are the longest against the first one's, over prompts that neither answered corruptly."""
+    first = next(iter(summary), "")
+    gains = {name: gain for name, found in summary.items() if name != first and (gain := found.get("lengthening"))}
+    if not gains:
+        return ""
+    best = max(gains, key=lambda name: gains[name])
+    shared = text(summary[best].get("shared"))
+    return f"{best} writes {gains[best]:.2f}× the words of {first} ({shared} prompts that neither answered corruptly)."
 
 
 def _records(value: Any) -> list[dict[str, Any]]:

@@ -61,12 +61,17 @@ SUMMARIES = Table(
 
 SPEED = "002 appendix D, Llama-2-7B at 32k on an A100: Λ reads 3.16× and decodes 2.72× as fast as plain."
 
-# 004 table 7, HelloBench: mean tokens and per cent of corrupted responses by compression ratio.
-DYNAMIC = {
-    0.25: "LLaMA-3.1-8B 857 (0), Qwen-2.5-7B 855 (4.88), GLM-4-9B 973 (3.25)",
-    1.0: "LLaMA-3.1-8B 1,076 (1.63), Qwen-2.5-7B 1,002 (4.07), GLM-4-9B 1,030 (2.44)",
-    4.0: "LLaMA-3.1-8B 1,444 (0.81), Qwen-2.5-7B 1,164 (17.07), GLM-4-9B 1,206 (0.81)",
-    16.0: "LLaMA-3.1-8B 2,029 (24.39), Qwen-2.5-7B 1,569 (22.76), GLM-4-9B 1,407 (4.88)",
+# 004 tables 5 to 7, HelloBench: mean tokens and per cent of corrupted responses by policy and ratio.
+COMPRESSED = {
+    "plain": "LLaMA-3.1-8B 1,076 (1.63), Qwen-2.5-7B 1,002 (4.07), GLM-4-9B 1,030 (2.44)",
+    "naive s=2": "LLaMA-3.1-8B 726 (13.01), Qwen-2.5-7B 905 (54.47), GLM-4-9B 1,110 (46.34)",
+    "naive s=4": "LLaMA-3.1-8B 280 (77.24), Qwen-2.5-7B 1,722 (94.31), GLM-4-9B 2,454 (84.55)",
+    "NTK s=4": "LLaMA-3.1-8B 1,605 (7.32), Qwen-2.5-7B 1,178 (6.5), GLM-4-9B 1,203 (1.63)",
+    "NTK s=16": "LLaMA-3.1-8B 1,902 (34.15), Qwen-2.5-7B 1,437 (13.01), GLM-4-9B 1,404 (1.63)",
+    "NTK s=64": "LLaMA-3.1-8B 1,813 (61.79), Qwen-2.5-7B 1,651 (47.15), GLM-4-9B 1,666 (4.07)",
+    "dynamic s=0.25": "LLaMA-3.1-8B 857 (0), Qwen-2.5-7B 855 (4.88), GLM-4-9B 973 (3.25)",
+    "dynamic s=4": "LLaMA-3.1-8B 1,444 (0.81), Qwen-2.5-7B 1,164 (17.07), GLM-4-9B 1,206 (0.81)",
+    "dynamic s=16": "LLaMA-3.1-8B 2,029 (24.39), Qwen-2.5-7B 1,569 (22.76), GLM-4-9B 1,407 (4.88)",
 }
 
 # 004 tables 2 and 8, HelloBench: mean length and per cent of corrupted responses, by training and reading.
@@ -80,6 +85,31 @@ TRAINED = {
     "dynamic PIC-SFT, plain": "LLaMA-3.1-8B 4,414 (3.25)",
     "dynamic PIC-SFT, dynamic s=4": "LLaMA-3.1-8B 5,033 (4.07), Qwen-2.5-7B 4,282 (0.81), GLM-4-9B 4,358 (3.25)",
 }
+
+# 004 tables 2, 8 and 3, LongBench-Write: S_l by training and reading, or by policy without training.
+S_L = {
+    "w/o SFT, plain": "LLaMA-3.1-8B 18.87, Qwen-2.5-7B 41.59, GLM-4-9B 27.03",
+    "SFT, plain": "LLaMA-3.1-8B 78.06, Qwen-2.5-7B 81.92, GLM-4-9B 77.86",
+    "SFT, NTK s=16": "LLaMA-3.1-8B 74.03",
+    "SFT, dynamic s=4": "LLaMA-3.1-8B 80.02",
+    "NTK PIC-SFT, plain": "LLaMA-3.1-8B 80.29",
+    "NTK PIC-SFT, NTK s=16": "LLaMA-3.1-8B 77.71, Qwen-2.5-7B 81.13, GLM-4-9B 77.52",
+    "dynamic PIC-SFT, plain": "LLaMA-3.1-8B 75.34",
+    "dynamic PIC-SFT, dynamic s=4": "LLaMA-3.1-8B 82.08, Qwen-2.5-7B 84.15, GLM-4-9B 76.48",
+    "plain": "LLaMA-3.1-8B 18.87, Qwen-2.5-7B 41.59, GLM-4-9B 27.03",
+    "dynamic contiguous s=4": "LLaMA-3.1-8B 27.73",
+    "dynamic contiguous s=4, no initial part": "LLaMA-3.1-8B 29.32",
+}
+
+LEFT_OUT = Table(
+    "Published: dynamic PIC of LLaMA-3.1-8B without its initial or recent part (004 table 3)",
+    ("part left out", "HelloBench length", "quality", "% corrupted", "S_l", "S_q", "S", "LongBench-Write % corrupted"),
+    (
+        ("none", "1401.97", "81.13", "0.81", "27.73", "4.36", "16.05", "5.83"),
+        ("initial", "1400.53", "81.45", "1.63", "29.32", "4.44", "16.88", "6.67"),
+        ("recent", "306.11", "15.3", "78.05", "2.14", "1.39", "1.76", "48.33"),
+    ),
+)
 
 DECOUPLING = Table(
     "Published: accuracy of LLaMA-3.1-8B by training and reading (004 figure 3, table 4)",

@@ -10,6 +10,7 @@ from itertools import count
 import numpy as np
 
 from backend.settings import RunSettings
+from backend.signals.units import Growing
 from backend.steps import Finish, Logits, Reading, Step
 
 _ids = count(1)
@@ -19,7 +20,7 @@ _ids = count(1)
 class Series:
     """Columns of a run, one entry a response token.
 
-    produced is in the settings' unit; target likewise (None while nothing steers the length).
+    produced is in the unit of the settings' goal; target likewise (None while nothing steers the length).
     p_eos has one entry more where the run ended by the end mark: the chance with which that was chosen.
     entropy holds one array [layers] a token, the mean over heads in nats; states one [d] a token; both possibly empty.
     extremes: lowest and highest of all logits seen since their layer and head are watched.
@@ -43,7 +44,9 @@ class Series:
     logits: Logits | None = None
     extremes: tuple[float, float] = (math.inf, -math.inf)
     finish: Finish | None = None
-    goal: int | None = None
+
+    def __post_init__(self) -> None:
+        self._length = Growing(self.settings.goal_unit)
 
     def __len__(self) -> int:
         return len(self.p)
@@ -57,14 +60,14 @@ class Series:
         return series
 
     def add(self, event: Step | Finish) -> None:
-        """Takes one event of the run; `goal`, when set, overrides the settings' target from here on."""
+        """Takes one event of the run."""
         if isinstance(event, Finish):
             self.finish = event
             if event.p_eos is not None:
                 self.p_eos.append(event.p_eos)
             return
         self.produced.append(self._produced(event))
-        self.target.append(self._target(event))
+        self.target.append(event.wanted)
         self.text.append(event.text)
         self.p.append(event.p)
         self.p_eos.append(event.p_eos)
@@ -83,7 +86,7 @@ class Series:
 
     @property
     def error(self) -> int | None:
-        """Signed error so far, produced − target, in the settings' unit."""
+        """Signed error so far, produced − target, in the unit of the goal."""
         if self.finish is not None:
             return self.finish.error
         if not self.target or self.target[-1] is None:
@@ -112,28 +115,8 @@ class Series:
         self.extremes = (min(low, float(logits.low.min())), max(high, float(logits.high.max())))
         self.logits = logits
 
-    def _target(self, step: Step) -> int | None:
-        if step.goal is None:
-            return None
-        if self.settings.unit == "tokens":
-            return step.goal
-        return self.goal or self.settings.goal
-
     def _produced(self, step: Step) -> int:
-        before = self.produced[-1] if self.produced else 0
-        if self.settings.unit == "tokens":
-            return step.index
-        if self.settings.unit == "characters":
-            return before + len(step.text)
-        return before + words_added(self.text, step.text)
-
-
-def words_added(before: Sequence[str], piece: str) -> int:
-    """Words that `piece` starts when it follows the pieces `before`."""
-    words = len(piece.split())
-    last = next((text[-1] for text in reversed(before) if text), " ")
-    joined = bool(words) and not last.isspace() and not piece[0].isspace()
-    return words - int(joined)
+        return step.index if self.settings.goal_unit == "tokens" else self._length.add(step.text)
 
 
 def sample(n: int, limit: int) -> np.ndarray:

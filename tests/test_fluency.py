@@ -1,15 +1,27 @@
-"""Perplexity against position: what is read, that it goes on where it stopped, and what its summaries say."""
+"""Perplexity against position: what is read, in chunks of any size and until it is stopped, that it goes on where it
+stopped, and what its summaries say."""
 
 import json
 import math
 
+import numpy as np
 import pytest
+import torch
 
 from backend.__main__ import main
-from backend.engine import Lab
+from backend.engine import Control, Lab
 from backend.evaluation import fluency
 from backend.evaluation.fluency import Reading, Task, documents, evaluate, same_tokens, summary, tasks
+from backend.evaluation.perplexity import read
+from backend.models import Models
 from backend.settings import RunSettings
+from tests.policies import POLICIES
+
+
+@pytest.fixture(scope="module")
+def small(tiny_folder) -> tuple[Lab, str]:
+    folder = str(tiny_folder("llama"))
+    return Lab(Models([folder])), folder
 
 
 def reading(policy: str, start: int, stop: int, nats: float, document="a") -> Reading:
@@ -22,7 +34,9 @@ def test_tasks_stop_where_time_is_quadratic_and_begin_anew_for_comparison():
     found = tasks(["a"], list(fluency.POLICIES), (2048, 32768), 8192)
     assert Task("a", "plain", 0, 2048) in found and Task("a", "Λ", 0, 32768) in found
     assert Task("a", "Λ", 32768 - fluency.FRESH, 32768) in found
-    assert Task("a", "truncation", 32768 - 3072, 32768) in found and Task("a", "truncation", 0, 2048) in found
+    assert Task("a", "truncation", 32768 - 2560, 32768) in found and Task("a", "truncation", 0, 2048) in found
+    earlier = [place - (32768 - 2560) for place in range(32768 - fluency.TAIL, 32768)]
+    assert round(sum(earlier) / len(earlier)) == fluency.WINDOW
     assert [t.stop - t.start for t in found] == sorted(t.stop - t.start for t in found)
     assert len(found) == len(set(found)) == 9
 
@@ -40,7 +54,7 @@ def test_summaries_are_by_hand():
         reading("Λ", 0, 32768, 2.0),
         reading("Λ", 0, 32768, 3.0, "b"),
         reading("Λ", 32768 - 8192, 32768, 2.25),
-        reading("truncation", 32768 - 3072, 32768, 1.0),
+        reading("truncation", 32768 - 2560, 32768, 1.0),
     ]
     assert summary(readings, (2048, 32768)) == [
         {"policy": "Λ", "2,048": round(math.exp(2.5), 2), "32,768": round(math.exp(2.5), 2)},
@@ -63,10 +77,19 @@ def test_a_run_goes_on_where_it_stopped_and_ends_the_same(models):
     assert len(said) == 3 and len(whole["readings"]) == 2
     *_, again = evaluate(*given, before=whole, report=said.append)
     assert len(said) == 3 and again["perplexity"] == whole["perplexity"]
-    assert first["went_on_from"] == [] and len(again["went_on_from"]) == 2
+    assert "went_on_from" not in first and len(again["went_on_from"]) == 2
     assert again["went_on_from"][0]["date"] == first["date"]
     rows = {row["policy"]: row for row in whole["perplexity"]}
     assert 1 < rows["Λ"]["2,048"] < 60 and rows["truncation"]["1,024"] == rows["Λ"]["1,024"]
+
+
+def test_a_long_reading_tells_how_far_it_is(small, monkeypatch):
+    monkeypatch.setattr(fluency, "PROGRESS", 1024)
+    (lab, model), said = small, []
+    ids = torch.randint(3, 97, (2100,), generator=torch.Generator().manual_seed(4))
+    found = fluency.measured(lab, model, ids, Task("a", "Λ", 0, 2100), said.append)
+    assert said == ["a Λ: 1,024 of 2,100 tokens read", "a Λ: 2,048 of 2,100 tokens read"]
+    assert found.position[-1] == 2100
 
 
 def test_what_cannot_be_read_is_said(tmp_path, capsys):
@@ -85,3 +108,32 @@ def test_what_cannot_be_read_is_said(tmp_path, capsys):
         (tmp_path / "o.json").write_text(content)
         assert main(["evaluate", "perplexity", "--out", str(tmp_path / "o.json")]) == 2
         assert words in capsys.readouterr().err and (tmp_path / "o.json").read_text() == content
+
+
+@pytest.mark.parametrize("name", ["plain", "window", "window, near limit", "ntk", "dynamic", "dynamic, literal"])
+def test_chunks_of_any_size_give_the_same_nats(small, name):
+    lab, model = small
+    ids = torch.randint(3, 97, (97,), generator=torch.Generator().manual_seed(2))
+    settings = POLICIES[name].model_copy(update={"model": model, "precision": "fp32"})
+    whole, *others = (
+        np.concatenate([chunk.nll for chunk in read(lab, ids, settings, chunk=size)]) for size in (97, 1, 7, 32, 96)
+    )
+    assert whole.shape == (96,) and whole.std() > 0.1
+    for nats in others:
+        np.testing.assert_allclose(nats, whole, atol=1e-4)
+
+
+def test_a_reading_that_is_stopped_keeps_what_was_read(small):
+    lab, model = small
+    ids = torch.randint(3, 97, (40,), generator=torch.Generator().manual_seed(3))
+    settings, control, found = RunSettings(prompt="-", model=model, window=12), Control(), []
+    for chunk in read(lab, ids, settings, control, chunk=8):
+        found.append(chunk)
+        if chunk.position == 16:
+            control.stop()
+    assert [chunk.position for chunk in found] == [8, 16]
+    whole = list(read(lab, ids, settings, chunk=8))
+    assert len(whole) == 5
+    for stopped, same in zip(found, whole[:2], strict=True):
+        np.testing.assert_array_equal(stopped.nll, same.nll)
+    assert list(read(lab, ids, settings, control, chunk=8)) == []

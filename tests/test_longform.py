@@ -6,8 +6,9 @@ import pytest
 
 from backend.__main__ import main
 from backend.engine import Lab
+from backend.evaluation import longform
 from backend.evaluation.longform import Answer, Asked, asked, evaluate, policies, repetition, summary, trained
-from backend.settings import LONG_METHODS, RunSettings
+from backend.settings import LONG_METHODS, RunSettings, Watch
 
 
 def test_repetition_counts_four_grams_that_came_before():
@@ -32,7 +33,7 @@ def test_summary_is_over_all_responses():
 
 
 def test_every_compared_policy_is_valid_and_distinct():
-    settings = [RunSettings(prompt="x", **{"recent": 128} | policy) for policy in policies().values()]
+    settings = [RunSettings(prompt="x", **policy) for policy in policies().values()]
     assert len(set(settings)) == len(settings)
 
 
@@ -50,24 +51,54 @@ def test_prompts_are_those_of_the_file(tmp_path):
     assert len(asked(None, 99)) == 6
 
 
+def long(prompt, text):
+    return float(len(text))
+
+
 def test_a_run_goes_on_and_a_judge_is_heard(models):
     lab, said = Lab(models), []
     prompts = [Asked("Name a colour.", 5), Asked("Name an animal.")]
     compared = {name: policies()[name] for name in ("plain", "naive s=4")}
     given = (lab, prompts, compared, {"max_new_tokens": 16})
-    _, _, first, *_, whole = list(evaluate(*given, score=lambda prompt, text: float(len(text)), report=said.append))
+    first, whole = list(evaluate(*given, score=long, report=said.append))
     assert set(first["summary"]) == {"plain"} and set(whole["summary"]) == {"plain", "naive s=4"}
     plain = whole["summary"]["plain"]
     assert plain["perplexity"] < whole["summary"]["naive s=4"]["perplexity"]
     assert plain["judged"] > 0 and -1 <= plain["similarity"] <= 1
-    *_, again = evaluate(*given, before=json.loads(json.dumps(first)), report=said.append)
+    *_, again = evaluate(*given, before=json.loads(json.dumps(first)), score=long, report=said.append)
     assert again["answers"]["plain"] == whole["answers"]["plain"]
-    one = json.loads(json.dumps(next(evaluate(*given, report=said.append))))
-    assert len(one["answers"]["plain"]) == 1
-    *_, again = evaluate(*given, before=one, report=said.append)
-    assert [row["tokens"] for row in again["answers"]["plain"]] == [row["tokens"] for row in whole["answers"]["plain"]]
-    *_, anew = evaluate(*given[:3], {"max_new_tokens": 8}, before=whole, report=said.append)
-    assert all(row["tokens"] <= 8 for rows in anew["answers"].values() for row in rows)
+    assert len(again["went_on_from"]) == 1
+    with pytest.raises(ValueError, match="other settings or prompts: give another --out"):
+        next(evaluate(*given[:3], {"max_new_tokens": 8}, before=whole))
+    shorter = {"plain": {}, "naive s=4": {"pic": "naive", "ratio": 2.0}}
+    *_, anew = evaluate(*given[:2], shorter, given[3], before=whole, score=long, report=said.append)
+    assert anew["answers"]["plain"] == whole["answers"]["plain"]
+    assert anew["answers"]["naive s=4"] != whole["answers"]["naive s=4"]
+
+
+def test_runs_of_one_prompt_draw_alike_under_every_policy_and_those_of_two_do_not(models):
+    given = {"max_new_tokens": 24, "temperature": 1.0}
+    compared = {"plain": {}, "plain again": {}}
+    *_, found = evaluate(Lab(models), [Asked("Tell a story.")] * 2, compared, given, report=lambda line: None)
+    first, second = found["answers"]["plain"]
+    assert first["nats"] != second["nats"] and found["answers"]["plain again"] == [first, second]
+    assert found["summary"]["plain again"]["lengthening"] in (1, None)
+
+
+def test_a_batch_writes_what_single_runs_write(models, monkeypatch):
+    lab = Lab(models)
+    compressed = {"pic": "dynamic", "ratio": 4.0, "initial": 2, "recent": 40, "precision": "fp32", "max_new_tokens": 60}
+    asked = [RunSettings(prompt=text, watch=Watch(enabled=False), **compressed) for text in ("Why?", "Tell a story.")]
+    batch = dict(longform.responses(lab, asked))
+    monkeypatch.setattr(longform, "LLAMA_SHAPED", frozenset())
+    assert dict(longform.responses(lab, asked)) == batch and max(len(found.tokens) for found in batch.values()) == 60
+
+
+def test_lengths_are_compared_over_what_neither_corrupted():
+    plain = [Answer(10, 8, 0, True), Answer(90, 80, 0, False), Answer(10, 8, 0, True)]
+    found = summary([Answer(20, 16, 0, True), Answer(20, 16, 0, True), Answer(20, 40, 0.9, True)], plain)
+    assert found["shared"] == 1 and found["lengthening"] == 2
+    assert summary(plain)["shared"] == 0 and summary(plain)["lengthening"] is None
 
 
 def test_what_cannot_be_measured_is_said(tmp_path, capsys):

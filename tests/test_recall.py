@@ -7,7 +7,7 @@ from backend.engine import Lab
 from backend.evaluation import recall
 from backend.evaluation.fluency import documents
 from backend.evaluation.perplexity import tokenise
-from backend.evaluation.recall import continuations, hidden, passkeys, reader
+from backend.evaluation.recall import continuations, evaluate, hidden, passkeys, reader
 from backend.settings import RunSettings
 
 
@@ -44,15 +44,30 @@ def test_continuations_are_held_against_the_text_itself(lab, ids, monkeypatch):
 
 
 @pytest.mark.parametrize("depth", [0.1, 0.9])
-def test_a_passkey_lies_at_its_depth_and_the_prompt_has_its_length(lab, depth):
+def test_a_passkey_lies_at_its_depth_and_the_prompt_has_its_length(lab, ids, depth):
     tokenizer = lab.models.load("embedded").tokenizer
-    found = hidden(tokenizer, "12345", 800, depth)
+    found, back = hidden(tokenizer, "12345", ids, depth)
     text = tokenizer.decode(found)
-    assert abs(len(found) - 800) < 20 and text.count("12345") == 2
+    assert len(found) == len(ids) and text.count("12345") == 2 and text.endswith(recall.QUESTION)
     assert text.index("12345") / len(text) == pytest.approx(depth, abs=0.12)
+    told = tokenizer.decode(found[-back:])
+    assert told.startswith("\n\nThe pass key is 12345.") and told.count("12345") == 2
 
 
-def test_passkeys_are_counted(lab, monkeypatch):
+def test_lambda_tells_no_passkey_outside_its_window(lab, ids, monkeypatch):
+    monkeypatch.setattr(recall, "DEPTHS", (0.1,))
+    rows = {name: passkeys(lab, "embedded", name, [ids[:512]], [512, 1024], keys=2) for name in ("plain", "Λ 128")}
+    assert all(len(found) == 1 and found[0]["back"] > 128 for found in rows.values())
+    assert rows["plain"][0]["told"] > rows["Λ 128"][0]["told"] == 0
+
+
+def test_a_part_is_measured_anew_and_the_other_kept(lab, monkeypatch):
     monkeypatch.setattr(recall, "DEPTHS", (0.5,))
-    (row,) = passkeys(lab, "embedded", "plain", [256], keys=2)
-    assert row["told"] in (0, 0.5, 1) and row["depth"] == 0.5
+    before = {"continuations": {"rows": [1], "command": "earlier"}, "passkeys": {"rows": [2]}}
+    texts, said = documents(None, 1), []
+    *_, whole = evaluate(lab, "embedded", texts, {"passkeys": [96]}, 96, 1, recall.earlier(before), said.append)
+    assert whole["continuations"] == before["continuations"] and before["passkeys"] == {"rows": [2]}
+    assert [row["policy"] for row in whole["passkeys"]["rows"]] == list(recall.WINDOWS) and len(said) == 3
+    assert whole["passkeys"]["keys"] == 1 and "date" in whole["passkeys"]
+    with pytest.raises(ValueError, match="no result of this command"):
+        recall.earlier({"model": "embedded", "rows": []})

@@ -290,12 +290,11 @@ def test_the_recorded_benchmarks_show_their_own_numbers():
     told = {line[0]: line for line in table.rows}
     assert set(told) == set(long["summary"])
     four = told["dynamic contiguous s=4"]
-    assert float(four[2]) == pytest.approx(long["summary"][four[0]]["tokens_mean"], rel=0.0051)
+    mean = four[list(table.columns).index("tokens, mean")]
+    assert float(mean.replace(",", "")) == pytest.approx(long["summary"][four[0]]["tokens_mean"], rel=0.0051)
     assert four[table.quoted].startswith("LLaMA-3.1-8B 1,444 (0.81)") and "1,076" in told["plain"][table.quoted]
     long = json.loads((RECORDED / "pic_sft.json").read_text())
     shown = benchmarks.trained(benchmarks.LongForm.model_validate(long))
-    whole = {name: row["words_whole"] for name, row in long["summary"].items()}
-    assert f"{max(whole.values()) / whole['w/o SFT, plain']:.1f}× the words" in shown.words
     assert "5,033 (4.07)" in {row[0]: row[-1] for row in shown.tables[0].rows}["dynamic PIC-SFT, dynamic s=4"]
 
 
@@ -351,7 +350,7 @@ def address(tmp_path_factory) -> Iterator[str]:
         lab = Lab(Models(["embedded"]))
         lab.capabilities()
         demo = lab_page.build(lab, available, Runs())
-        yield app.serve(demo, block=False)
+        yield app.serve(demo)
         demo.close()
 
 
@@ -438,20 +437,77 @@ def test_recall_is_told_by_policy_and_length():
     def row(policy, tokens, rouge):
         return {"policy": policy, "tokens": tokens, "documents": 2, "BLEU": 1.5, "ROUGE-Lsum": rouge}
 
+    def key(policy, back, told):
+        return {"policy": policy, "tokens": 512, "depth": 1 - back / 512, "back": back, "told": told}
+
+    seen = [key("plain", 384, 0.75), key("plain", 64, 1.0), key("Λ 128", 384, 0.0), key("Λ 128", 64, 0.5)]
     result = benchmarks.Recall(
-        keys=2,
-        continuations=[row("plain", 2048, 0.1), row("Λ", 2048, 0.125), row("Λ", 4096, 0.25)],
-        passkeys=[
-            {"policy": "Λ", "tokens": 4096, "depth": 0.1, "told": 0.0},
-            {"policy": "Λ", "tokens": 4096, "depth": 0.9, "told": 0.5},
-        ],
+        continuations=benchmarks.Part(rows=[row("plain", 2048, 0.1), row("Λ", 2048, 0.125), row("Λ", 4096, 0.25)]),
+        passkeys=benchmarks.Passkeys(keys=2, windows={"plain": None, "Λ 128": 128}, rows=seen, command="again"),
     )
     shown = benchmarks.recall(result)
     assert "0.125 after 2,048 tokens and of 0.250 after 4,096" in shown.words
+    assert "outside its window Λ tells 0.0 %, plain attention 75.0 % of the same" in shown.words
+    assert "within its window Λ tells 50.0 %, plain attention 100.0 %" in shown.words
     assert shown.tables[1].rows == [["plain", "0.100", "–"], ["Λ", "0.125", "0.250"]]
-    assert shown.tables[2].rows == [["Λ", "0.100", "0.0 %"], ["Λ", "0.900", "50.0 %"]]
-    nothing = benchmarks.recall(benchmarks.Recall(continuations=[], passkeys=[]))
+    assert shown.tables[2].rows[2:] == [["Λ 128", "0.250", "0.0 %"], ["Λ 128", "0.875", "50.0 %"]]
+    assert "passkeys: again" in shown.apart
+    nothing = benchmarks.recall(benchmarks.Recall())
     assert nothing.words == "" and nothing.tables[0].rows == []
+
+
+def test_lines_of_the_speed_chart_are_told_apart():
+    cases = ["transformers bf16", "engine bf16", "engine bf16, dynamic PIC", "algorithm 1"]
+    cases += [f"engine bf16, Λ {window}" for window in (1024, 2048, 4096)]
+    rate = benchmarks.Rate(case="engine bf16", context=4096, decode=50.0, cache=2**30, rotations=2.5)
+    rates = [benchmarks.Rate(case=case, context=4096, decode=50.0) for case in cases]
+    chart = benchmarks.speed(benchmarks.Bench(long=[rate, *rates])).figures[0].chart
+    looks = {(trace["line"]["color"], trace["line"]["dash"]) for trace in chart.data}
+    assert len(looks) == len(chart.data) == len(cases)
+    told = dict(zip(chart.columns, chart.rows[0], strict=True))
+    assert (told["ms per token"], told["cache"], told["rotations per token"]) == ("20.0", "1.00 GiB", "2.50")
+
+
+def test_what_parts_of_lambda_mend_is_what_the_rows_say():
+    def told(**rows):
+        found = [{"policy": name.replace("_", " "), "8,192": 9.0, "16,384": value} for name, value in rows.items()]
+        return benchmarks.ablation(benchmarks.Fluency(perplexity=found)).words
+
+    whole = {benchmarks.WHOLE: 10.0}
+    words = told(plain=1000.0, limit_alone=100.0, window_alone=1000.0, **whole)
+    assert "After 16,384 tokens Λ brings a perplexity of 1,000 down to 10.0." in words
+    assert words.endswith("limit alone 50.0 % (100); window alone 0.0 % (1,000).")
+    assert told(plain=1000.0, **whole).endswith("down to 10.0.")
+    assert told(plain=9.0, **whole) == told(plain=1000.0) == ""
+
+
+def test_long_answers_are_ranked_over_prompts_that_both_answered():
+    summary = {
+        "plain": {"tokens_mean": 900.0, "shared": 8, "lengthening": 1.0},
+        "NTK s=4": {"tokens_mean": 2000.0, "shared": 3, "lengthening": 1.125, "judged": 3.5},
+        "dynamic literal s=4": {"tokens_mean": 800.0, "shared": 7, "lengthening": 1.5},
+    }
+    shown = benchmarks.long_answers(benchmarks.LongForm(summary=summary))
+    assert shown.words.startswith("dynamic literal s=4 writes 1.50× the words of plain (7 prompts")
+    table = shown.tables[0]
+    told = {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
+    assert (told["NTK s=4"]["over prompts"], told["NTK s=4"]["judged"]) == ("3", "3.50")
+    assert told["NTK s=4"][table.columns[-1]].startswith("LLaMA-3.1-8B 1,605 (7.32)")
+    assert told["dynamic literal s=4"][table.columns[-1]].startswith("LLaMA-3.1-8B 1,444 (0.81)")
+    assert "S_l" not in table.columns
+    older = benchmarks.LongForm(summary={"plain": {"tokens_mean": 900.0}})
+    assert benchmarks.long_answers(older).words == ""
+
+
+def test_lengths_asked_for_stand_beside_those_of_004():
+    summary = {"w/o SFT, plain": {"s_l": 18.0}, "dynamic PIC-SFT, dynamic s=4": {"s_l": 40.5}}
+    shown = benchmarks.asked_for(benchmarks.LongForm(summary=summary))
+    assert shown.words == "dynamic PIC-SFT, dynamic s=4 keeps best to the lengths asked for: S_l 40.5 of 100."
+    assert [row[1:] for row in shown.tables[0].rows] == [
+        ["18.0", "LLaMA-3.1-8B 18.87, Qwen-2.5-7B 41.59, GLM-4-9B 27.03"],
+        ["40.5", "LLaMA-3.1-8B 82.08, Qwen-2.5-7B 84.15, GLM-4-9B 76.48"],
+    ]
+    assert benchmarks.asked_for(benchmarks.LongForm(summary={})).words == ""
 
 
 def test_llama_cpp_is_told_beside_the_engine():

@@ -75,7 +75,8 @@ def _harness(options: argparse.Namespace) -> int:
 def _add_recall(command: argparse.ArgumentParser) -> None:
     command.set_defaults(run=_recall)
     _add_texts(command, documents=6, longest=8192)
-    command.add_argument("--keys", type=int, default=4, help="numbers hidden at each depth (4)")
+    command.add_argument("--only", choices=("continuations", "passkeys"), help="measure one part, keep the other")
+    command.add_argument("--keys", type=int, default=6, help="numbers hidden at each depth (6)")
     command.add_argument("--out", type=Path, default=RESULTS / "recall.json", help="file to write")
 
 
@@ -92,26 +93,35 @@ def _add_texts(command: argparse.ArgumentParser, documents: int, longest: int) -
     )
 
 
-def _texts(options: argparse.Namespace, lengths: Sequence[int], shortest: int) -> tuple[Lab, dict[str, str], list[int]]:
-    """A lab, the texts by name, and the lengths asked for or `lengths`, ascending."""
+def _lengths(options: argparse.Namespace, usual: Sequence[int], shortest: int) -> list[int]:
+    """The lengths asked for, or the usual ones, ascending. ValueError for one below the shortest."""
+    chosen = sorted(options.lengths or usual)
+    if chosen[0] < shortest:
+        raise ValueError(f"--lengths {chosen[0]}: give lengths from {shortest:,}")
+    return chosen
+
+
+def _texts(options: argparse.Namespace) -> tuple[Lab, dict[str, str]]:
+    """A lab, and the texts by name."""
     from backend.engine import Lab
     from backend.evaluation.fluency import documents
     from backend.models import Models, allowed
 
-    chosen = sorted(options.lengths or lengths)
-    if chosen[0] < shortest or options.documents < 1:
-        raise ValueError(f"give lengths from {shortest:,} and at least one document")
-    return Lab(Models(allowed(more=[options.model]))), documents(options.data, options.documents), chosen
+    if options.documents < 1:
+        raise ValueError(f"--documents {options.documents}: give at least 1")
+    return Lab(Models(allowed(more=[options.model]))), documents(options.data, options.documents)
 
 
 def _recall(options: argparse.Namespace) -> int:
-    from backend.evaluation.recall import LENGTHS, evaluate
+    from backend.evaluation.recall import LENGTHS, earlier, evaluate
 
     if options.keys < 1:
         raise ValueError(f"--keys {options.keys}: give at least 1")
+    lengths = {part: _lengths(options, LENGTHS[part], 64) for part in ([options.only] if options.only else LENGTHS)}
     _writable(options.out)
-    lab, texts, lengths = _texts(options, LENGTHS, 64)
-    for result in evaluate(lab, options.model, texts, lengths, options.longest, say, options.keys):
+    before = _before(options.out, earlier)
+    lab, texts = _texts(options)
+    for result in evaluate(lab, options.model, texts, lengths, options.longest, options.keys, before, say):
         _keep(options.out, result)
     return 0
 
@@ -129,8 +139,9 @@ def _perplexity(options: argparse.Namespace) -> int:
 
     policies = _policies(options, ABLATION if options.ablation else POLICIES)
     out = options.out or RESULTS / ("ablation.json" if options.ablation else "perplexity.json")
+    lengths = _lengths(options, LENGTHS, TAIL)
     _writable(out)
-    lab, texts, lengths = _texts(options, LENGTHS, TAIL)
+    lab, texts = _texts(options)
     before = _before(out, lambda found: earlier(found, options.model))
     result = None
     for result in evaluate(lab, options.model, texts, policies, lengths, options.longest, before, say):
@@ -176,7 +187,7 @@ def _add_longform(command: argparse.ArgumentParser) -> None:
     command.add_argument("--policy", action="append", help="may repeat (all)")
     command.add_argument("--cap", type=int, default=1024, help="hard cap on tokens (1024)")
     command.add_argument("--trained", action="store_true", help="compare PIC-SFT in the place of policies")
-    command.add_argument("--recent", type=int, default=128, help="dynamic PIC: recent tokens uncompressed (128)")
+    command.add_argument("--recent", type=int, default=200, help="dynamic PIC: recent tokens uncompressed (200)")
     command.add_argument("--repetition-penalty", type=float, default=1.0, help="1 is off (1)")
     command.add_argument("--temperature", type=float, default=0.0, help="0 is greedy (0)")
     command.add_argument("--top-p", type=float, default=1.0, help="1 is off (1)")

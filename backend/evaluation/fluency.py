@@ -29,6 +29,7 @@ LENGTHS = (2048, 4096, 8192, 16384, 32768, 65536, 131072)
 TAIL = 1024
 # A text begun anew this far before a length has the same last tokens within the model's training length.
 FRESH = 8192
+PROGRESS = 8192
 WINDOW = 2048
 TRUNCATION = "truncation"
 POLICIES: dict[str, dict[str, Any]] = {
@@ -133,14 +134,18 @@ def tasks(names: Sequence[str], policies: Sequence[str], lengths: Sequence[int],
 
 
 def _truncated(length: int) -> int:
-    """Where a text begins of which only the last WINDOW tokens before the measured ones are kept."""
-    return max(0, length - WINDOW - TAIL)
+    """Where a text begins of which the measured tokens see the last WINDOW, as Λ does: the first of them TAIL / 2 less,
+    the last as many more."""
+    return max(0, length - WINDOW - TAIL // 2)
 
 
-def measured(lab: Lab, model: str, ids: torch.Tensor, task: Task) -> Reading:
-    """Read what a task names of a document's ids [n]."""
-    settings = RunSettings(prompt="-", model=model, **KNOWN[task.policy])
-    chunks = list(read(lab, ids[task.start : task.stop], settings))
+def measured(lab: Lab, model: str, ids: torch.Tensor, task: Task, report: Callable[[str], None]) -> Reading:
+    """Read what a task names of a document's ids [n]; report is told after every PROGRESS tokens."""
+    settings, chunks = RunSettings(prompt="-", model=model, **KNOWN[task.policy]), []
+    for chunk in read(lab, ids[task.start : task.stop], settings):
+        chunks.append(chunk)
+        if chunk.position % PROGRESS == 0:
+            report(f"{task.document} {task.policy}: {task.start + chunk.position:,} of {task.stop:,} tokens read")
     return Reading(
         task.document,
         task.policy,
@@ -190,10 +195,6 @@ def same_tokens(readings: Sequence[Reading], lengths: Sequence[int]) -> list[dic
     return rows
 
 
-def _call(result: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: result.get(key) for key in ("command", "commit", "date")}
-
-
 def evaluate(
     lab: Lab,
     model: str,
@@ -210,8 +211,7 @@ def evaluate(
     """
     before = before or {"readings": []}
     readings = [Reading(**row) for row in before["readings"]]
-    went_on_from = [*before.get("went_on_from", []), *([_call(before)] if readings else [])]
-    result = provenance(seed=0) | {"went_on_from": went_on_from}
+    result = provenance(seed=0, before=before if readings else None)
     ids = {
         name: tokenise(lab, text, RunSettings(prompt="-", model=model), max(lengths)) for name, text in texts.items()
     }
@@ -221,7 +221,7 @@ def evaluate(
                 report(f"{task.document} has {len(ids[task.document]):,} tokens: {task.stop:,} left out")
                 continue
             readings = [reading for reading in readings if not task.continues(reading)]
-            readings.append(measured(lab, model, ids[task.document], task))
+            readings.append(measured(lab, model, ids[task.document], task, report))
             report(f"{task.document} {task.policy} {task.start:,}–{task.stop:,}: {readings[-1].nll[-1]:.3f} nats")
         result |= {
             "model": model,

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
@@ -34,7 +35,7 @@ from backend.evaluation.quality import bert_score, distinct, perplexity, rouge
 from backend.models import Loaded, Models
 from backend.prompt import end_ids, token_ids
 from backend.sentences import final
-from backend.settings import LIMIT_METHODS, Method, RunSettings, Unit, Watch
+from backend.settings import LIMIT_METHODS, SIGNAL_METHODS, Method, RunSettings, Unit, Watch
 from backend.signals import SignalSettings
 from backend.signals.units import in_tokens, length
 from backend.steps import Finish
@@ -47,7 +48,8 @@ BEYOND = (300, 500, 700, 1000)
 WORDS = (10, 25, 50, 100)
 CHANGES = ((120, 60), (60, 120), (40, 150), (150, 80))
 CHANGE_AT = 30
-MORE = 48
+# One cap for all: relative to the target it would bound the error of what does not heed a target.
+MOST = max(BEYOND) + 48
 
 
 @dataclass(frozen=True)
@@ -103,16 +105,20 @@ def cases(asked: dict[str, list[str]], ranges: Sequence[str]) -> list[Case]:
 def answers(
     loaded: Loaded, method: Method, asked: Sequence[Case], signal: SignalSettings | None, report: Callable[[str], None]
 ) -> Iterator[Written]:
-    """Ask for all cases at once; yields the answers as they end."""
-    requests = [_request(loaded, method, case) for case in asked]
+    """Ask for all cases at once; yields the answers as they end. Without a method all targets share one answer."""
+    alike: dict[Any, list[Case]] = {}
     # The longest first, so that the slots are full until the end.
-    order = sorted(range(len(asked)), key=lambda i: -requests[i].most)
-    room = max(len(request.ids) + request.most for request in requests)
-    responses = write(loaded.model, [requests[i] for i in order], end_ids(loaded), room, signal)
+    for case in sorted(asked, key=lambda case: -case.target):
+        alike.setdefault(case.text if method == "none" else case, []).append(case)
+    groups = list(alike.values())
+    requests = [_request(loaded, method, cases[0]) for cases in groups]
+    room = MOST + max(len(request.ids) for request in requests)
+    responses = write(loaded.model, requests, end_ids(loaded), room, signal)
     for done, (place, response) in enumerate(responses, 1):
         if done % 50 == 0:
-            report(f"{done} of {len(asked)} answers")
-        yield _written(asked[order[place]], response.tokens, response.ended, loaded.tokenizer)
+            report(f"{done} of {len(requests)} answers")
+        for case in groups[place]:
+            yield _written(case, response.tokens, response.ended, loaded.tokenizer)
 
 
 def streamed(
@@ -180,22 +186,28 @@ def quality(loaded: Loaded, written: Sequence[Written]) -> dict[str, float]:
     """The answers beside the untouched model's own to the same prompts, cut to the same lengths.
 
     loaded: the untouched model. Perplexities are under it; ROUGE and BERTScore take its own answers as references.
+    Of each pair the longer one is cut to the shorter.
     """
-    own = _plain(loaded, {(w.answer.kind, w.answer.prompt): w for w in written})
-    rows = [(w, *own[w.answer.kind, w.answer.prompt]) for w in written if w.tokens]
-    mine = _perplexity(loaded, [(ids, w.tokens) for w, ids, _ in rows])
-    plain = _perplexity(loaded, [(ids, tokens[: len(w.tokens)]) for w, ids, tokens in rows])
-    texts = [loaded.tokenizer.decode(w.tokens) for w, _, _ in rows]
-    references = [loaded.tokenizer.decode(tokens[: len(w.tokens)]) for w, _, tokens in rows]
+    asked = {(w.answer.kind, w.answer.prompt): w.text for w in written}
+    own = _plain(loaded, asked, max(len(w.tokens) for w in written))
+    rows = []
+    for w in written:
+        ids, tokens = own[w.answer.kind, w.answer.prompt]
+        if shared := min(len(w.tokens), len(tokens)):
+            rows.append((ids, w.tokens[:shared], tokens[:shared]))
+    mine = _perplexity(loaded, [(ids, tokens) for ids, tokens, _ in rows])
+    plain = _perplexity(loaded, [(ids, tokens) for ids, _, tokens in rows])
+    texts = [loaded.tokenizer.decode(tokens) for _, tokens, _ in rows]
+    references = [loaded.tokenizer.decode(tokens) for _, _, tokens in rows]
     return {
         "perplexity": mine,
         "perplexity_plain": plain,
         "perplexity_ratio": mine / plain,
         **rouge(texts, references),
         "bert_score": bert_score(texts, references).f1,
-        "distinct2": statistics.mean(distinct(w.tokens, 2) for w, _, _ in rows),
-        "repetition": statistics.mean(repetition(w.tokens) for w, _, _ in rows),
-        "repetition_plain": statistics.mean(repetition(tokens[: len(w.tokens)]) for w, _, tokens in rows),
+        "distinct2": statistics.mean(distinct(tokens, 2) for _, tokens, _ in rows),
+        "repetition": statistics.mean(repetition(tokens) for _, tokens, _ in rows),
+        "repetition_plain": statistics.mean(repetition(tokens) for _, _, tokens in rows),
     }
 
 
@@ -216,10 +228,11 @@ def summaries(loaded: Loaded, written: Sequence[Written], references: Sequence[s
     return rows
 
 
-def _plain(loaded: Loaded, asked: dict[tuple[str, int], Written]) -> dict[tuple[str, int], tuple[Tensor, list[int]]]:
-    """Prompt ids and greedy answer of the untouched model for each prompt."""
-    most = max(IN_RANGE) + MORE
-    requests = [Request(token_ids(RunSettings(prompt=w.text), loaded.tokenizer), most) for w in asked.values()]
+def _plain(
+    loaded: Loaded, asked: dict[tuple[str, int], str], most: int
+) -> dict[tuple[str, int], tuple[Tensor, list[int]]]:
+    """Prompt ids and greedy answer of the untouched model, of at most so many tokens, for each prompt."""
+    requests = [Request(token_ids(RunSettings(prompt=text), loaded.tokenizer), most) for text in asked.values()]
     room = most + max(len(request.ids) for request in requests)
     names = list(asked)
     return {
@@ -229,16 +242,14 @@ def _plain(loaded: Loaded, asked: dict[tuple[str, int], Written]) -> dict[tuple[
 
 
 def _perplexity(loaded: Loaded, pairs: Sequence[tuple[Tensor, list[int]]]) -> float:
-    pairs = [(ids, tokens) for ids, tokens in pairs if tokens]
     found = perplexity(loaded.model, [ids.tolist() for ids, _ in pairs], [tokens for _, tokens in pairs])
     return math.exp(sum(nats for nats, _ in found) / sum(tokens for _, tokens in found))
 
 
 def _settings(method: Method, case: Case, **more: Any) -> RunSettings:
     first = case.changed_from or case.target
-    most = 3 * case.target if case.unit == "words" else max(case.target, first)
     return RunSettings(
-        prompt=case.text, method=method, target=first, limit=first, unit=case.unit, max_new_tokens=most + MORE, **more
+        prompt=case.text, method=method, target=first, limit=first, unit=case.unit, max_new_tokens=MOST, **more
     )
 
 
@@ -268,20 +279,26 @@ def evaluate(
     """All of it as one document: provenance, answers, summary by range, quality.
 
     folder: data sets of other kinds of prompts. path: an adapter that is not the lab's own. landing: endings tried
-    near the target, see backend.landing. ValueError without an adapter.
+    near the target, see backend.landing. ValueError without an adapter, with another method's, or for nothing to ask.
     """
+    started = time.monotonic()
     if path is None and (reason := adapters.available(model)[method]):
         raise ValueError(reason)
     alone = landing > 0 or method == "exp_decay"
     if path and alone:
         given = "--landing" if landing else "exp_decay"
         raise ValueError(f"{given} is measured with the lab's own adapters: leave out --adapter")
-    asked = [c for c in cases(prompts(count, folder), ranges) if method not in LIMIT_METHODS or c.unit == "tokens"]
+    adapter = Adapter.load(path) if path else adapters.find(method, model)
+    if adapter and adapter.method != method:
+        raise ValueError(f"the adapter in {adapter.path} is for {adapter.method}: give --method {adapter.method}")
+    asked = [case for case in cases(prompts(count, folder), ranges) if _heeded(method, case)]
+    if not asked:
+        raise ValueError(f"{method} heeds no target of that kind: give other --ranges")
     result = provenance(seed=0) | {"method": method, "model": model, "landing": landing}
+    result["adapter"] = adapter.sha256 if adapter else None
     if alone:
         written = list(streamed(Lab(models), model, method, asked, landing, report))
     else:
-        adapter = Adapter.load(path) if path else adapters.find(method, model)
         loaded = models.load(model, "bf16", adapter.path if adapter else None)
         written = list(answers(loaded, method, asked, adapter.settings if adapter else None, report))
     judged = [
@@ -294,4 +311,12 @@ def evaluate(
         "answers": [asdict(w.answer) for w in written],
         "summary": {name: summary(group) for name, group in ranges_of([w.answer for w in written]).items()},
         "quality": quality(models.load(model), judged) if judged else None,
+        "seconds": time.monotonic() - started,
     }
+
+
+def _heeded(method: Method, case: Case) -> bool:
+    """Whether a method can be asked so: a limit counts tokens, and what stands in a prompt cannot be changed."""
+    if case.changed_from is not None and method not in SIGNAL_METHODS:
+        return False
+    return method not in LIMIT_METHODS or case.unit == "tokens"

@@ -14,13 +14,17 @@ from math import exp
 from pathlib import Path
 from typing import Any
 
-from backend import jsonlines
+from backend import adapters, jsonlines
+from backend.batch import SLOTS, Request, Response, Sampling, write
+from backend.capabilities import LLAMA_SHAPED
 from backend.engine import Lab
 from backend.evaluation import scores
 from backend.evaluation.machine import provenance
 from backend.evaluation.quality import distinct, perplexity, similarity
-from backend.prompt import token_ids
+from backend.positions import Policy
+from backend.prompt import end_ids, token_ids
 from backend.settings import RunSettings, Watch
+from backend.signals.units import words
 from backend.steps import Finish, Step
 
 NGRAM = 4
@@ -96,28 +100,51 @@ def earlier(found: dict[str, Any]) -> dict[str, Any]:
     """A result to go on from, checked. ValueError for one that cannot be gone on from."""
     try:
         _ = found["settings"], found["prompts"], [Answer(**row) for rows in found["answers"].values() for row in rows]
+        _ = {name: found["measured"][name] for name in found["answers"]}
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError("it is no result of this command") from error
     return found
 
 
-def answer(lab: Lab, asked: Asked, settings: RunSettings, score: Judge | None = None) -> Answer:
-    """Run the settings to their end and measure the response."""
+def responses(lab: Lab, asked: Sequence[RunSettings]) -> Iterator[tuple[int, Response]]:
+    """(place, response) of settings that are alike but for prompt and seed: all at once, where batches can do it."""
+    first = asked[0]
+    adapter = adapters.find(first.method, first.model)
+    loaded = lab.models.load(first.model, first.precision, adapter.path if adapter else None)
+    requests = [Request(token_ids(one, loaded.tokenizer), one.max_new_tokens) for one in asked]
+    policy = Policy.of(first)
+    short = all(len(request.ids) <= policy.initial + policy.recent for request in requests)
+    alike = policy.window is None and first.repetition_penalty == 1 and (short or policy.kind != "dynamic")
+    if not alike or loaded.capabilities.family not in LLAMA_SHAPED:
+        yield from ((place, _alone(lab, one)) for place, one in enumerate(asked))
+        return
+    sampling = Sampling(first.temperature, first.top_k, first.top_p, first.seed)
+    room = first.max_new_tokens + max(len(request.ids) for request in requests)
+    slots = min(len(requests), SLOTS)
+    yield from write(loaded.model, requests, end_ids(loaded), room, None, sampling, slots, policy)
+
+
+def _alone(lab: Lab, settings: RunSettings) -> Response:
     *steps, finish = lab.stream(settings)
     assert isinstance(finish, Finish)
-    tokens = [step.token for step in steps if isinstance(step, Step)]
+    return Response([step.token for step in steps if isinstance(step, Step)], finish.reason == "eos")
+
+
+def answer(lab: Lab, asked: Asked, settings: RunSettings, response: Response, score: Judge | None = None) -> Answer:
+    """Measure a response."""
     loaded = lab.models.load(settings.model, settings.precision)
-    ids = token_ids(settings, loaded.tokenizer).tolist()
+    ids, tokens = token_ids(settings, loaded.tokenizer).tolist(), response.tokens
+    text = loaded.tokenizer.decode(tokens, skip_special_tokens=True)
     return Answer(
-        tokens=finish.tokens,
-        words=finish.words,
+        tokens=len(tokens),
+        words=words(text),
         repetition=repetition(tokens),
-        ended=finish.reason == "eos",
+        ended=response.ended,
         distinct2=distinct(tokens, 2),
-        similarity=similarity([finish.text], [settings.prompt]),
+        similarity=similarity([text], [settings.prompt]),
         nats=perplexity(loaded.model, [ids], [tokens])[0].nats if tokens else 0.0,
         wanted=asked.words,
-        judged=score(settings.prompt, finish.text) if score else None,
+        judged=score(settings.prompt, text) if score else None,
     )
 
 
@@ -159,22 +186,28 @@ def trained() -> dict[str, dict[str, Any]]:
     }
 
 
-def summary(answers: Iterable[Answer]) -> dict[str, float | None]:
+def summary(answers: Iterable[Answer], reference: Iterable[Answer] = ()) -> dict[str, float | None]:
     """Means over responses; the medians of lengths as well, because a response that never ends stretches the mean, and
     the mean words of the responses that are not corrupted (None for none).
 
-    s_l: LongBench-Write's length score, where the prompts ask for lengths; judged: where a judge was asked.
+    reference: responses to the same prompts. shared: how many prompts neither answered corruptly; lengthening: words
+    to those over the reference's words to those (004 appendix A compares so). s_l: LongBench-Write's length score,
+    where the prompts ask for lengths; judged: where a judge was asked.
     """
     found = list(answers)
     pairs = [(a.words, a.wanted) for a in found if a.wanted]
     judged = [a.judged for a in found if a.judged is not None]
     whole = [a.words for a in found if not a.corrupted]
+    shared = [(a.words, b.words) for a, b in zip(found, reference, strict=False) if not (a.corrupted or b.corrupted)]
+    usual = sum(words for _, words in shared)
     return {
         "responses": len(found),
         "tokens_mean": statistics.mean(a.tokens for a in found),
         "tokens_median": statistics.median(a.tokens for a in found),
         "words_mean": statistics.mean(a.words for a in found),
         "words_whole": statistics.mean(whole) if whole else None,
+        "shared": len(shared),
+        "lengthening": sum(words for words, _ in shared) / usual if usual else None,
         "repetition_mean": statistics.mean(a.repetition for a in found),
         "ended": statistics.mean(a.ended for a in found),
         "corrupted": statistics.mean(a.corrupted for a in found),
@@ -195,24 +228,45 @@ def evaluate(
     score: Judge | None = None,
     report: Callable[[str], None] = print,
 ) -> Iterator[dict[str, Any]]:
-    """The result after each answer, the last one whole. compared: settings by name. common: settings of all runs.
+    """The result after each policy, the last one whole. compared: settings by name. common: settings of all runs.
 
-    before: a result to go on from; where it has other settings or prompts, all is measured anew.
+    before: a result to go on from. What was measured under another policy of that name, another adapter or by another
+    judge is measured anew. ValueError where it has other settings or prompts.
+
+    A prompt's place is its seed, the same under every policy; under one seed for all, runs would draw and end alike.
     """
     head = {"settings": dict(common), "prompts": [each.prompt for each in prompts]}
-    same = before is not None and all(before.get(key) == value for key, value in head.items())
-    result = provenance(seed=0) | head
-    answers: dict[str, list[dict[str, Any]]] = dict(before["answers"]) if before and same else {}
+    if before is not None and any(before[key] != value for key, value in head.items()):
+        raise ValueError("the result to go on from has other settings or prompts: give another --out, or delete it")
+    result = provenance(seed=0, before=before) | head
+    answers: dict[str, list[dict[str, Any]]] = dict(before["answers"]) if before else {}
+    measured = dict(before["measured"]) if before else {}
     for name, policy in compared.items():
-        done = answers.setdefault(name, [])
-        for each in prompts[len(done) :]:
-            settings = RunSettings(prompt=each.prompt, watch=Watch(enabled=False), **{**common, **policy})
-            done.append(asdict(answer(lab, each, settings, score)))
-            yield result | {"answers": answers, "summary": _summaries(answers)}
+        now = _measured({**common, **policy}, policy, score)
+        if measured.get(name) != now:
+            measured[name], answers[name] = now, []
+        if not answers[name]:
+            given = {**common, **policy, "watch": Watch(enabled=False)}
+            settings = [RunSettings(prompt=each.prompt, seed=place, **given) for place, each in enumerate(prompts)]
+            rows: dict[int, dict[str, Any]] = {}
+            for place, response in responses(lab, settings):
+                rows[place] = asdict(answer(lab, prompts[place], settings[place], response, score))
+                report(f"{name}: {len(rows)} of {len(prompts)} answers")
+            answers[name] = [rows[place] for place in range(len(prompts))]
         found = _summaries(answers)
         report(f"{name}: " + ", ".join(f"{key} {value:.3g}" for key, value in found[name].items() if value is not None))
-        yield result | {"answers": answers, "summary": found}
+        yield result | {"measured": dict(measured), "answers": dict(answers), "summary": found}
+
+
+def _measured(settings: Mapping[str, Any], policy: Mapping[str, Any], score: Judge | None) -> dict[str, Any]:
+    """What tells the answers of one name from those of another: policy, adapter's checksum, judge."""
+    adapter = adapters.find(settings.get("method", "none"), settings.get("model", "embedded"))
+    judged = {"judge": f"{score.__module__}:{score.__qualname__}"} if score else {}
+    return {**policy, **({"adapter": adapter.sha256} if adapter else {}), **judged}
 
 
 def _summaries(answers: Mapping[str, list[dict[str, Any]]]) -> dict[str, dict[str, float | None]]:
-    return {name: summary(Answer(**row) for row in rows) for name, rows in answers.items() if rows}
+    """By name; the first one's answers are what the others are compared with."""
+    found = {name: [Answer(**row) for row in rows] for name, rows in answers.items() if rows}
+    reference = next(iter(found.values()), [])
+    return {name: summary(rows, reference) for name, rows in found.items()}

@@ -7,15 +7,22 @@ import platform
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import torch
 
+CALL = ("command", "commit", "date")
 
-def provenance(seed: int) -> dict[str, Any]:
-    """Command, commit, machine, versions and seed, to be stored beside every result."""
+
+def provenance(seed: int, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Command, commit, machine, versions and seed, to be stored beside every result.
+
+    before: a result that this one goes on from; the calls it came of are kept under `went_on_from`.
+    """
+    calls = [*before.get("went_on_from", []), {key: before.get(key) for key in CALL}] if before else []
     return {
         "command": " ".join(["python", *_command()]),
         "commit": _git("rev-parse", "HEAD") + ("+changes" if _git("status", "--porcelain", "-uno") else ""),
@@ -30,6 +37,7 @@ def provenance(seed: int) -> dict[str, Any]:
             "load_before": os.getloadavg()[0],
         },
         "versions": {"python": platform.python_version(), "torch": torch.__version__},
+        **({"went_on_from": calls} if calls else {}),
     }
 
 

@@ -1,10 +1,12 @@
 """What a model still makes of a long text: its continuation (002 table 2, fig. 4), and a number hidden in it.
 
     python -m backend evaluate recall --data FOLDER
+    python -m backend evaluate recall --data FOLDER --only passkeys
 
-Writes assets/results/recall.json. At each length the model goes on with a document greedily for WRITTEN tokens, which
-are compared with the document's own. Truncation reads only as many of the last tokens as Λ can see, at the same cost.
-The passkey lies a share of the text before the question; Λ cannot see it when it is farther back than its window.
+Writes assets/results/recall.json, in two parts of which --only measures one and keeps the other. At each length the
+model goes on with a document greedily for WRITTEN tokens, which are compared with the document's own. Truncation reads
+only as many of the last tokens as Λ can see, at the same cost. A passkey lies a share of the documents' text before
+the question; Λ cannot see it when it is farther back than its window.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import random
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -26,19 +29,18 @@ from backend.evaluation.machine import provenance
 from backend.evaluation.perplexity import tokenise
 from backend.evaluation.quality import corpus_bleu, rouge
 from backend.positions import Policy
-from backend.prompt import token_ids
 from backend.runner import Runner
 from backend.settings import RunSettings
 
-LENGTHS = (2048, 4096, 8192, 16384, 32768)
+# Of each part: tokens after which it is measured.
+LENGTHS = {"continuations": (2048, 4096, 8192, 16384, 32768), "passkeys": (128, 256, 512, 1024)}
 WRITTEN = 100
 DEPTHS = (0.1, 0.3, 0.5, 0.7, 0.9)
-KEYS = 4
+# Tokens written where a passkey is asked for; lengths of a text that fillers are drawn from.
+TOLD, STRETCHES = 12, 16
 POLICIES: dict[str, dict[str, Any]] = {"plain": {}, "Λ": {"window": WINDOW}, TRUNCATION: {}}
-FILLER = (
-    "The grass is green. The sky is blue. The sun is warm. Here we go. There and back again. ",
-    "The river runs to the sea. Birds fly over the hills. The wind is cold in winter. ",
-)
+# Of passkeys: windows so small that a model tells under plain attention what lies outside them.
+WINDOWS: dict[str, dict[str, Any]] = {"plain": {}, "Λ 256": {"window": 256}, "Λ 128": {"window": 128}}
 QUESTION = "What is the pass key? The pass key is"
 
 
@@ -108,54 +110,106 @@ def continuations(
     ]
 
 
-def passkeys(lab: Lab, model: str, policy: str, lengths: Sequence[int], keys: int = KEYS) -> list[dict[str, Any]]:
-    """Share of `keys` hidden numbers that are told, by length and how deep they lie (0: at the start)."""
+def passkeys(
+    lab: Lab, model: str, policy: str, texts: Sequence[Tensor], lengths: Sequence[int], keys: int
+) -> list[dict[str, Any]]:
+    """Share of `keys` hidden numbers that are told, by length and how deep they lie (0: at the start), with the tokens
+    `back` from where they begin to the end. A length that none of texts [n] has is left out."""
     tokenizer, rows = lab.models.load(model).tokenizer, []
+    reads = Reader(lab, RunSettings(prompt="-", model=model, **WINDOWS[policy]), truncated=False)
     for length in lengths:
-        for depth in DEPTHS:
-            found = []
+        fitting = [ids for ids in texts if len(ids) >= length]
+        for depth in DEPTHS if fitting else ():
+            told = []
             for draw in range(keys):
-                key = str(random.Random(f"{length} {depth} {draw}").randrange(10_000, 100_000))
-                ids = hidden(tokenizer, key, length, depth)
-                (tokens,) = reader(lab, model, policy).after(ids, [len(ids)], 16)
-                found.append(key in tokenizer.decode(tokens))
-            rows.append({"policy": policy, "tokens": length, "depth": depth, "told": statistics.mean(found)})
+                # The same under every policy.
+                chance = random.Random(f"{length} {depth} {draw}")
+                key = str(chance.randrange(10_000, 100_000))
+                ids, back = hidden(tokenizer, key, _stretch(chance, fitting, length), depth)
+                (tokens,) = reads.after(ids, [length], TOLD)
+                told.append(key in tokenizer.decode(tokens))
+            share = statistics.mean(told)
+            rows.append({"policy": policy, "tokens": length, "depth": depth, "back": back, "told": share})
     return rows
 
 
-def hidden(tokenizer, key: str, length: int, depth: float) -> Tensor:
-    """Ids [about `length`] of a chat prompt with a number in filler, and the question after it."""
-    line = f"The pass key is {key}. Remember it. {key} is the pass key. "
-    filler = "".join(FILLER) * (length // 20)
-    room = length - len(token_ids(RunSettings(prompt=f"{line}\n\n{QUESTION}"), tokenizer))
-    ids = tokenizer(filler, add_special_tokens=False, verbose=False)["input_ids"][: max(0, room)]
-    place = int(depth * len(ids))
-    before, behind = tokenizer.decode(ids[:place]), tokenizer.decode(ids[place:])
-    return token_ids(RunSettings(prompt=f"{before} {line}{behind}\n\n{QUESTION}"), tokenizer)
+def _stretch(chance: random.Random, texts: Sequence[Tensor], length: int) -> Tensor:
+    """`length` ids from anywhere in one of texts [≥ length]."""
+    ids = chance.choice(texts)
+    begin = chance.randrange(len(ids) - length + 1)
+    return ids[begin : begin + length]
+
+
+def hidden(tokenizer, key: str, filler: Tensor, depth: float) -> tuple[Tensor, int]:
+    """Ids [n] of a text to go on with: of filler [n] as much as has place, a number in it, and the question at its end;
+    and how many tokens there are from where the number is told to the end. No chat template: in one, the embedded
+    model tells none."""
+    line, question = (
+        tokenizer(f"\n\n{text}", add_special_tokens=False)["input_ids"]
+        for text in (f"The pass key is {key}. Remember it. {key} is the pass key.\n\n", QUESTION)
+    )
+    around = filler.tolist()[: len(filler) - len(line) - len(question)]
+    place = int(depth * len(around))
+    behind = line + around[place:] + question
+    return torch.tensor(around[:place] + behind), len(behind)
+
+
+def continuing(
+    lab: Lab, model: str, texts: Mapping[str, str], lengths: Sequence[int], longest: int, report: Callable[[str], None]
+) -> Iterator[dict[str, Any]]:
+    """What is written after each of `lengths`, after each policy. longest: where the policy stops that looks at
+    everything."""
+    ids = _tokenised(lab, model, texts, max(lengths) + WRITTEN)
+    part = provenance(seed=0) | {"model": model, "window": WINDOW, "rows": []}
+    for policy in POLICIES:
+        mine = [length for length in lengths if policy != "plain" or length <= longest]
+        part["rows"] += continuations(lab, model, policy, ids, mine)
+        report(f"continuations, {policy}: {len(part['rows'])} rows")
+        yield part
+
+
+def telling(
+    lab: Lab, model: str, texts: Mapping[str, str], lengths: Sequence[int], keys: int, report: Callable[[str], None]
+) -> Iterator[dict[str, Any]]:
+    """Which passkeys are told, after each policy. keys: numbers hidden at each depth."""
+    ids = list(_tokenised(lab, model, texts, STRETCHES * max(lengths)).values())
+    windows = {policy: settings.get("window") for policy, settings in WINDOWS.items()}
+    part = provenance(seed=0) | {"model": model, "keys": keys, "windows": windows, "rows": []}
+    for policy in WINDOWS:
+        part["rows"] += passkeys(lab, model, policy, ids, lengths, keys)
+        report(f"passkeys, {policy}: {len(part['rows'])} rows")
+        yield part
+
+
+def _tokenised(lab: Lab, model: str, texts: Mapping[str, str], most: int) -> dict[str, Tensor]:
+    return {name: tokenise(lab, text, RunSettings(prompt="-", model=model), most) for name, text in texts.items()}
+
+
+def earlier(found: dict[str, Any]) -> dict[str, Any]:
+    """A result whose other part is kept, checked. ValueError for one that is none of this command."""
+    try:
+        _ = [part["rows"] for part in found.values()]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError("it is no result of this command") from error
+    return found
 
 
 def evaluate(
     lab: Lab,
     model: str,
     texts: Mapping[str, str],
-    lengths: Sequence[int],
+    lengths: Mapping[str, Sequence[int]],
     longest: int,
-    report: Callable[[str], None],
-    keys: int = KEYS,
+    keys: int,
+    before: Mapping[str, Any] | None = None,
+    report: Callable[[str], None] = print,
 ) -> Iterator[dict[str, Any]]:
-    """The result document after each policy. longest: where the policy stops that looks at everything.
+    """The result document after each policy of the parts in `lengths` (names of LENGTHS).
 
-    keys: numbers hidden at each depth.
+    before: a document whose other part is kept. Each part has a provenance of its own.
     """
-    ids = {
-        name: tokenise(lab, text, RunSettings(prompt="-", model=model), max(lengths) + WRITTEN)
-        for name, text in texts.items()
-    }
-    result = provenance(seed=0) | {"model": model, "window": WINDOW, "keys": keys, "continuations": [], "passkeys": []}
-    for policy in POLICIES:
-        mine = [length for length in lengths if policy != "plain" or length <= longest]
-        result["continuations"] += continuations(lab, model, policy, ids, mine)
-        result["passkeys"] += passkeys(lab, model, policy, [n for n in mine if n <= 4 * WINDOW], keys)
-        rows = [*result["continuations"], *result["passkeys"]]
-        report(f"{policy}: {sum(row['policy'] == policy for row in rows)} rows")
-        yield result
+    measures = {"continuations": partial(continuing, longest=longest), "passkeys": partial(telling, keys=keys)}
+    result = dict(before or {})
+    for name, mine in lengths.items():
+        for part in measures[name](lab, model, texts, mine, report=report):
+            yield (result := result | {name: part})

@@ -38,12 +38,18 @@ LONG = (4096, 8192, 16384, 32768, 65536, 131072)
 # Where those stop whose time is quadratic: ways of reading that look at everything.
 LONGEST = {"transformers": 32768, "engine": 16384, "algorithm 1": 8192}
 WINDOWS = (1024, 2048, 4096)
+# Of which medians are taken: stretches written after a context, and fresh readings of it where it is no longer than
+# SOON, since far longer ones take minutes.
+STRETCHES, READINGS, SOON = 3, 3, 8192
+WARM = 3
 
 
 @dataclass(frozen=True)
 class Speed:
     """One case. tokens/s of prefill and decode; bytes of weights and cache that one decoded token reads;
-    bandwidth: of those bytes per second over the measured copy bandwidth; memory: peak resident bytes."""
+    bandwidth: of those bytes per second over the measured copy bandwidth; memory: peak resident bytes of the process,
+    which keeps some of what earlier cases took; cache: bytes of keys and values held after the context; rotations: of
+    keys for a decoded token, in each layer (None: not counted)."""
 
     case: str
     context: int
@@ -52,9 +58,21 @@ class Speed:
     token_bytes: int
     bandwidth: float
     memory: int
+    cache: int | None = None
+    rotations: float | None = None
 
 
-Reader = Callable[[torch.Tensor], torch.Tensor]
+@dataclass(frozen=True)
+class Reader:
+    """One way of reading, with a cache of its own. step: ids [n] to the logits [vocabulary] after the last of them;
+    held: bytes of keys and values; rotations: of keys so far, in each layer; seen: most tokens that a token sees."""
+
+    step: Callable[[torch.Tensor], torch.Tensor]
+    held: Callable[[], int]
+    rotations: Callable[[], int]
+    seen: int | None = None
+
+
 Readers = dict[str, Reader]
 
 
@@ -69,29 +87,34 @@ class Bench:
     def case(
         self, name: str, context: int, make: Callable[[], Readers], model: PreTrainedModel | Runner
     ) -> list[Speed]:
-        """Medians over fresh readers (one where the context is long); each reader writes after the first has read."""
-        prefills, decodes, repeats = [], [], 3 if context <= 2048 else 1
+        """Medians over readings; each reader writes after the first has read."""
+        prefills, decodes = [], []
         with PeakMemory() as peak:
-            for _ in range(repeats):
+            for _ in range(READINGS if context <= SOON else 1):
                 readers = make()
+                first = next(iter(readers.values()))
                 started = time.perf_counter()
-                token = next(iter(readers.values()))(self.text[:context]).argmax()
+                token = first.step(self.text[:context]).argmax()
                 prefills.append(context / (time.perf_counter() - started))
+                held, before = first.held(), first.rotations()
                 decodes.append([self._write(read, token) for read in readers.values()])
-        moved = weight_bytes(model) + cache_bytes(next(iter(readers.values())), context, model)
-        prefill = statistics.median(prefills)
+                rotations = (first.rotations() - before) / (len(readers) * (WARM + STRETCHES * self.tokens))
+        moved = weight_bytes(model) + cache_bytes(first, context, model)
+        prefill, rates = statistics.median(prefills), map(statistics.median, zip(*decodes, strict=True))
         return [
-            Speed(name + way, context, prefill, decode, moved, moved * decode / self.copy, peak.bytes)
-            for way, decode in zip(readers, map(statistics.median, zip(*decodes, strict=True)), strict=True)
+            Speed(name + way, context, prefill, rate, moved, moved * rate / self.copy, peak.bytes, held, rotations)
+            for way, rate in zip(readers, rates, strict=True)
         ]
 
     def _write(self, read: Reader, token: torch.Tensor) -> float:
-        """Tokens/s of greedy writing, after three tokens to warm up."""
-        for index in range(3 + self.tokens):
-            if index == 3:
-                started = time.perf_counter()
-            token = read(token[None]).argmax()
-        return self.tokens / (time.perf_counter() - started)
+        """Tokens/s of greedy writing, the median of stretches after some tokens to warm up."""
+        rates = []
+        for count in (WARM, *[self.tokens] * STRETCHES):
+            started = time.perf_counter()
+            for _ in range(count):
+                token = read.step(token[None]).argmax()
+            rates.append(count / (time.perf_counter() - started))
+        return statistics.median(rates[1:])
 
 
 def cases(models: Models, bench: Bench, contexts: tuple[int, ...] = CONTEXTS) -> Iterator[Speed]:
@@ -126,7 +149,7 @@ def long_cases(
             yield from bench.case("engine bf16", n, partial(engine_readers, runner, Policy()), runner)
             yield from bench.case("engine bf16, dynamic PIC", n, partial(engine_readers, runner, dynamic), runner)
         if n <= LONGEST["algorithm 1"]:
-            again = partial(algorithm1_readers, model, dynamic, n + 64 + bench.tokens)
+            again = partial(algorithm1_readers, model, dynamic, n + WARM + STRETCHES * bench.tokens)
             yield from bench.case("dynamic PIC by 004's algorithm 1", n, again, model)
         if n <= LONGEST["transformers"]:
             yield from bench.case("transformers bf16", n, partial(transformers_readers, model), model)
@@ -134,7 +157,15 @@ def long_cases(
 
 def algorithm1_readers(model: PreTrainedModel, policy: Policy, room: int) -> Readers:
     """004's own dynamic PIC."""
-    return {"": Algorithm1(model, policy, room)}
+    read, rotated = Algorithm1(model, policy, room), 0
+
+    def step(ids: torch.Tensor) -> torch.Tensor:
+        nonlocal rotated
+        logits = read(ids)
+        rotated += read.length
+        return logits
+
+    return {"": Reader(step, lambda: read.keys.nbytes + read.values.nbytes, lambda: rotated)}
 
 
 def context_tokens(models: Models) -> torch.Tensor:
@@ -156,7 +187,7 @@ def transformers_readers(model: PreTrainedModel, seeing: bool = False) -> Reader
     cache = DynamicCache(config=model.config)
 
     @torch.inference_mode()
-    def read(ids: torch.Tensor) -> torch.Tensor:
+    def step(ids: torch.Tensor) -> torch.Tensor:
         out = model(
             ids[None],
             past_key_values=cache,
@@ -167,7 +198,10 @@ def transformers_readers(model: PreTrainedModel, seeing: bool = False) -> Reader
         )
         return out.logits[0, -1].float()
 
-    return {"": read}
+    def held() -> int:
+        return sum(layer.keys.nbytes + layer.values.nbytes for layer in cache.layers)
+
+    return {"": Reader(step, held, cache.get_seq_length)}
 
 
 def engine_readers(runner: Runner, policy: Policy) -> Readers:
@@ -175,13 +209,13 @@ def engine_readers(runner: Runner, policy: Policy) -> Readers:
     cache = runner.cache(policy, 256)
     probe = runner.probe(Watch())
 
-    def read(ids: torch.Tensor) -> torch.Tensor:
+    def step(ids: torch.Tensor) -> torch.Tensor:
         chunks = [ids] if len(ids) <= FIRST_CHUNK else ids.split(CHUNK)
         for chunk in chunks:
             logits = runner.read(chunk, cache)
         return logits
 
-    def read_and_look(ids: torch.Tensor) -> torch.Tensor:
+    def step_and_look(ids: torch.Tensor) -> torch.Tensor:
         logits = runner.read(ids, cache, probe)
         probe.decoded()
         probe.states([-1])
@@ -189,8 +223,11 @@ def engine_readers(runner: Runner, policy: Policy) -> Readers:
             probe.logits(cache, 0, 0)
         return logits
 
-    read.cache = cache  # type: ignore[attr-defined]
-    return {"": read, ", probes": read_and_look}
+    seen = None if policy.window is None else policy.window + policy.sinks
+    return {
+        way: Reader(read, lambda: cache.bytes, lambda: cache.rotations, seen)
+        for way, read in (("", step), (", probes", step_and_look))
+    }
 
 
 def weight_bytes(model: PreTrainedModel | Runner) -> int:
@@ -205,17 +242,12 @@ def weight_bytes(model: PreTrainedModel | Runner) -> int:
     return sum(p.numel() * p.element_size() for p in model.parameters())
 
 
-def cache_bytes(read: Reader, context: int, model: PreTrainedModel | Runner) -> int:
-    """Bytes of keys and values that one token reads."""
-    config = (model.model if isinstance(model, Runner) else model).config
-    size = (model.model if isinstance(model, Runner) else model).dtype.itemsize
-    cache = getattr(read, "cache", None)
-    seen = (
-        context
-        if cache is None or cache.policy.window is None
-        else min(context, cache.policy.window + cache.policy.sinks)
-    )
-    return 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * seen * size
+def cache_bytes(read: Any, context: int, model: PreTrainedModel | Runner) -> int:
+    """Bytes of keys and values that one token reads; read: a Reader, or another's server, which sees everything."""
+    model = model.model if isinstance(model, Runner) else model
+    config, most = model.config, getattr(read, "seen", None)
+    seen = context if most is None else min(context, most)
+    return 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * seen * model.dtype.itemsize
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -223,10 +255,14 @@ def table(rows: list[dict[str, Any]]) -> str:
     head = f"{'case':44} {'context':>8} {'prefill/s':>10} {'decode/s':>9} {'bandwidth':>9} {'memory':>8}"
     lines = [
         f"{r['case']:44} {r['context']:8,} {r['prefill']:10,.0f} {r['decode']:9.1f} {r['bandwidth']:8.0%} "
-        f"{r['memory'] / 2**20:6,.0f} M"
+        f"{r['memory'] / 2**20:6,.0f} M {_cell(r['cache'], 2**20)} M {_cell(r['rotations'])}"
         for r in rows
     ]
-    return "\n".join([head, *lines])
+    return "\n".join([f"{head} {'cache':>8} {'rotations':>8}", *lines])
+
+
+def _cell(number: float | None, unit: int = 1) -> str:
+    return f"{'–':>6}" if number is None else f"{number / unit:6,.0f}"
 
 
 def measured(rows: Iterator[Speed], report: Callable[[str], None]) -> list[dict[str, Any]]:

@@ -5,8 +5,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from backend import batch
 from backend.batch import Request, Sampling, write
+from backend.capabilities import describe
+from backend.models import Loaded
+from backend.positions import Policy
+from backend.runner import Runner
 from backend.signals import SignalContext, SignalSettings, attach, signalling
+from tests.conftest import tiny_tokenizer
 
 ENDS = [2]
 
@@ -39,6 +45,53 @@ def test_the_number_of_slots_changes_nothing(tiny, count, slots, most, seed):
     requests = [Request(ids, most) for ids in prompts(count, seed)]
     one = dict(write(model, requests, ENDS, room=64, slots=1))
     assert dict(write(model, requests, ENDS, room=64, slots=slots)) == one
+
+
+POLICIES = {
+    "naive": Policy("naive", 2.0),
+    "ntk": Policy("ntk", 4.0),
+    "dynamic": Policy("dynamic", 4.0, initial=2, recent=40),
+    "longer": Policy("dynamic", 0.5, initial=3, recent=30),
+    "literal": Policy("dynamic", 4.0, initial=2, recent=40, literal=True),
+}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_policy_acts_as_in_a_single_run(tiny, name):
+    model, policy = tiny("llama"), POLICIES[name]
+    requests = [Request(ids, 30 + 10 * (i % 3)) for i, ids in enumerate(prompts(7))]
+    found = dict(write(model, requests, ENDS, room=96, slots=3, policy=policy))
+    plain = dict(write(model, requests, ENDS, room=96))
+    runner = Runner(Loaded(model, tiny_tokenizer(), describe("tiny", model, "fp32")), exact=True)
+    for i, request in enumerate(requests):
+        cache, written = runner.cache(policy), []
+        logits = runner.read(request.ids, cache)
+        while len(written) < request.most and (token := int(logits.argmax())) not in ENDS:
+            written.append(token)
+            logits = runner.read(torch.tensor([token]), cache)
+        assert found[i].tokens == written
+    assert found != plain
+
+
+def test_what_a_batch_cannot_do_is_said(tiny):
+    model, request = tiny("llama"), [Request(torch.arange(3, 40), 4)]
+    with pytest.raises(ValueError, match="one by one"):
+        write(model, request, ENDS, 64, policy=Policy(window=8))
+    with pytest.raises(ValueError, match="compressed by itself"):
+        next(write(model, request, ENDS, 64, policy=Policy("dynamic", 4.0, initial=2, recent=30)))
+
+
+def test_what_is_drawn_depends_on_the_request_alone(tiny):
+    model, requests = tiny("llama"), [Request(ids, 20) for ids in prompts(6)]
+    one, many = (dict(write(model, requests, ENDS, 64, sampling=Sampling(1.0, 0, 0.95), slots=n)) for n in (1, 6))
+    assert one == many
+
+
+def test_a_nucleus_is_that_of_the_whole_vocabulary(tiny, monkeypatch):
+    model, requests = tiny("llama"), [Request(ids, 20) for ids in prompts(6)]
+    found = dict(write(model, requests, ENDS, 64, sampling=Sampling(1.0, 0, 0.9)))
+    monkeypatch.setattr(batch, "LIKELIEST", 2)
+    assert dict(write(model, requests, ENDS, 64, sampling=Sampling(1.0, 0, 0.9))) == found
 
 
 @pytest.mark.parametrize("kind", ["ldpe", "orpe", "lrpe", "pre"])

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import signal
 import sys
@@ -140,6 +141,8 @@ def _generate(options: argparse.Namespace) -> int:
     settings = settings_of(vars(options))
     if options.save and not options.save.absolute().parent.is_dir():
         raise ValueError(f"--save {options.save}: there is no folder {options.save.absolute().parent}")
+    # What a failed run says to people is its Finish, not the traceback that the lab logs.
+    logging.getLogger("length_lab").addHandler(logging.NullHandler())
     lab = _lab(options)
     finish = _write(lab, settings, options.json, options.save)
     print(_summary(settings, finish), file=sys.stderr)
@@ -200,7 +203,9 @@ def _progress(settings: RunSettings, step: Step) -> str:
     line = f"{step.index} tokens · {rate:.1f} tokens/s"
     if step.goal is None:
         return line
-    wanted = f"{settings.goal} {settings.unit}" + ("" if settings.unit == "tokens" else f" ≈ {step.goal} tokens")
+    wanted = f"{settings.goal} {settings.goal_unit}"
+    if settings.goal_unit != "tokens":
+        wanted += f" ≈ {step.goal} tokens"
     return f"{line} · target {wanted} · {step.index - step.goal:+d} so far"
 
 
@@ -209,7 +214,7 @@ def _summary(settings: RunSettings, finish: Finish) -> str:
         return finish.message
     parts = [ENDINGS[finish.reason], f"{finish.tokens} tokens", f"{finish.tokens_per_second:.1f} tokens/s"]
     if finish.error is not None:
-        parts.append(f"target {settings.goal} {settings.unit}, error {finish.error:+d}")
+        parts.append(f"target {settings.goal} {settings.goal_unit}, error {finish.error:+d}")
     return " · ".join([*parts, *finish.notes])
 
 

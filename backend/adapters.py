@@ -68,13 +68,15 @@ class Adapter:
     """A checked adapter folder.
 
     path: the folder, for Models.load. settings: its signal, None where the target stands in the prompt. base: id of
-    the model it was trained on. width: of that model's embeddings. longform: where it has no target, but writes long.
+    the model it was trained on. width: of that model's embeddings. sha256: of the LoRA's numbers. longform: where it
+    has no target, but writes long.
     """
 
     path: Path
     settings: SignalSettings | None
     base: str
     width: int
+    sha256: str
     longform: LongformSettings | None = None
 
     @property
@@ -106,7 +108,7 @@ class Adapter:
                 raise AdapterError(f"the adapter in {path} lacks {name}: copy the whole folder, or train it again")
         stored = _stored(path)
         _check_lora(path, stored)
-        return cls(path, stored.signal, stored.base, stored.width, stored.longform)
+        return cls(path, stored.signal, stored.base, stored.width, stored.sha256, stored.longform)
 
 
 def base_of(model: str) -> str:

@@ -18,6 +18,7 @@ ALIBI_FAMILIES = frozenset({"mpt"})
 LEARNED_POSITION_FAMILIES = frozenset({"gpt2", "gpt_neo", "gpt_bigcode", "opt", "biogpt"})
 FIXED_ROPE_TYPES = frozenset({"default", "linear", "llama3", "yarn"})
 GPTJ_BASE = 10_000.0
+CHOOSE = f"choose a model of {', '.join(sorted(ROPE_FAMILIES | ALIBI_FAMILIES))}."
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,8 @@ class Capabilities:
     family: transformers' model_type. heads, kv_heads: query and key heads of a layer. width: size of the hidden state.
     parameters: number of weights, shared ones once. training_length: tokens of context the model was trained for,
     None where its config does not say. rope_type, rope_base: as in its config, None without RoPE.
-    unsupported: a sentence saying why not, by control (pic, ntk, window, signals, int8, int4, 4bit, probes).
+    unsupported: a sentence saying why not, by control (pic, ntk, window, signals, int8, int4, 4bit, probes); under
+    "model" where the engine cannot run the model at all.
     """
 
     model: str
@@ -85,26 +87,33 @@ def unsupported(config: PreTrainedConfig, device: torch.device) -> dict[str, str
     return _unsupported_positions(config) | _unsupported_precisions(config, device)
 
 
+def unrunnable(config: PreTrainedConfig) -> str | None:
+    """Why the engine cannot run a model at all, and what to do instead; None where it can."""
+    family = config.model_type
+    if family in LEARNED_POSITION_FAMILIES:
+        return f"{family} adds a learned vector for each absolute position, so distances cannot be bent: {CHOOSE}"
+    if family not in ROPE_FAMILIES | ALIBI_FAMILIES:
+        return f"The lab does not know how {family} tells positions apart: {CHOOSE}"
+    if _slides(config):
+        return "This model slides its own attention window: choose one without (for Mistral, v0.2 or later)."
+    kind = (_rope(config) or ("default", None))[0]
+    if kind not in FIXED_ROPE_TYPES:
+        return (
+            f"The model's RoPE frequencies ({kind}) change with the length, so keys cannot be rotated once and kept: "
+            f"choose a model whose rope_type is one of {', '.join(sorted(FIXED_ROPE_TYPES))}."
+        )
+    return None
+
+
 def _unsupported_positions(config: PreTrainedConfig) -> dict[str, str]:
+    if why := unrunnable(config):
+        return dict.fromkeys(("model", "pic", "ntk", "window", "probes"), why)
     family = config.model_type
     if family in ALIBI_FAMILIES:
         return {
             "pic": f"{family} has no position ids to compress: it biases attention by distance (ALiBi).",
             "ntk": f"{family} has no RoPE base to change: it biases attention by distance (ALiBi).",
         }
-    if family in LEARNED_POSITION_FAMILIES:
-        why = f"{family} adds a learned vector for each absolute position, so distances cannot be bent."
-        return dict.fromkeys(("pic", "ntk", "window", "probes"), why)
-    if family not in ROPE_FAMILIES:
-        why = f"The lab does not know how {family} tells positions apart."
-        return dict.fromkeys(("pic", "ntk", "window", "probes"), why)
-    if _slides(config):
-        why = "This model slides its own attention window: choose one without (for Mistral, v0.2 or later)."
-        return dict.fromkeys(("pic", "ntk", "window", "probes"), why)
-    kind = (_rope(config) or ("default", None))[0]
-    if kind not in FIXED_ROPE_TYPES:
-        why = f"Its RoPE frequencies ({kind}) change with the length, so keys cannot be rotated once and kept."
-        return dict.fromkeys(("pic", "ntk", "window"), why)
     return {}
 
 
@@ -134,7 +143,9 @@ def _rope(config: PreTrainedConfig) -> tuple[str, float] | None:
 
 def _slides(config: PreTrainedConfig) -> bool:
     kinds = getattr(config, "layer_types", None)
-    return "sliding_attention" in kinds if kinds else getattr(config, "sliding_window", None) is not None
+    if kinds:
+        return "sliding_attention" in kinds
+    return getattr(config, "sliding_window", None) is not None and getattr(config, "use_sliding_window", True)
 
 
 def _training_length(config: PreTrainedConfig) -> int | None:

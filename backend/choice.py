@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
-from transformers import (
-    ExponentialDecayLengthPenalty,
-    LogitsProcessorList,
-    RepetitionPenaltyLogitsProcessor,
-    TemperatureLogitsWarper,
-    TopKLogitsWarper,
-    TopPLogitsWarper,
-)
 
 from backend.settings import RunSettings
+
+if TYPE_CHECKING:
+    from transformers import LogitsProcessorList
 
 DECAY = 1.05
 COLDEST = 1e-3
@@ -63,6 +58,15 @@ class Chooser:
 
     def _shaping(self, goal: int | None) -> LogitsProcessorList:
         """In generate's order: repetition, decay, then, when sampling, temperature, top-k and top-p."""
+        from transformers import (
+            ExponentialDecayLengthPenalty,
+            LogitsProcessorList,
+            RepetitionPenaltyLogitsProcessor,
+            TemperatureLogitsWarper,
+            TopKLogitsWarper,
+            TopPLogitsWarper,
+        )
+
         settings, shaping = self.settings, LogitsProcessorList()
         if settings.repetition_penalty != 1:
             shaping.append(RepetitionPenaltyLogitsProcessor(settings.repetition_penalty))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -21,14 +23,18 @@ from backend.models import Loaded, Models
 from backend.positions import Policy
 from backend.probes import Probe
 from backend.prompt import TextStream, end_ids, token_ids
-from backend.runner import Runner, runner
-from backend.settings import ADAPTER_METHODS, LIMIT_METHODS, MAX_TARGET, SIGNAL_METHODS, RunSettings, Unit, Watch
+from backend.settings import ADAPTER_METHODS, LIMIT_METHODS, MAX_TARGET, SIGNAL_METHODS, RunSettings, Watch
 from backend.signals import SignalContext
 from backend.signals.units import characters, in_tokens, length, words
 from backend.steps import Finish, Logits, Reading, Reason, Step
 
+if TYPE_CHECKING:
+    from backend.runner import Runner
+
 CHUNK = 512
 FIRST_CHUNK = 2048
+
+log = logging.getLogger("length_lab")
 
 
 class Control:
@@ -53,7 +59,7 @@ class Control:
         return self._stopped.is_set()
 
     def retarget(self, goal: int) -> None:
-        """Another target, in the settings' unit, from the next token on. Raises ValueError out of range."""
+        """Another target, in the unit of the settings' goal, from the next token on. Raises ValueError out of range."""
         if not 1 <= goal <= MAX_TARGET:
             raise ValueError(f"a target goes from 1 to {MAX_TARGET:,}: choose one of these, or stop the run")
         self._goal = int(goal)
@@ -63,7 +69,7 @@ class Control:
         self._watched = (max(0, int(layer)), max(0, int(head)))
 
     def goal(self, settings: RunSettings) -> int:
-        """The target in force, in the settings' unit."""
+        """The target in force, in the unit of the settings' goal."""
         return self._goal or settings.goal
 
     def watched(self, watch: Watch) -> tuple[int, int]:
@@ -86,28 +92,29 @@ class Lab:
 
     def runner(self, settings: RunSettings) -> Runner:
         """The forward pass these settings ask for, adapter merged in. Raises ValueError with a sentence."""
-        return runner(self._prepared(settings)[0])
+        return _runner(self._prepared(settings)[0])
 
     def stream(self, settings: RunSettings, control: Control | None = None) -> Iterator[Step | Finish]:
         """Run; yields a `Step` a token and at last one `Finish`.
 
-        Settings that cannot run raise ValueError with a sentence that says what to do, before the first step.
+        Settings that cannot run raise ValueError with a sentence that says what to do, before the first step. Whatever
+        else goes wrong ends the run with a `Finish` whose reason is 'error', and keeps what was written.
         """
         loaded, adapter = self._prepared(settings)
         ids = token_ids(settings, loaded.tokenizer)
         run = _Run(
             settings=settings,
             control=control or Control(),
-            runner=runner(loaded),
+            runner=_runner(loaded),
             ids=ids,
             chooser=Chooser(settings, len(ids), end_ids(loaded)),
             text=TextStream(loaded.tokenizer),
         )
         if adapter is not None and adapter.settings is not None:
-            run.signal = SignalContext(adapter.settings, [len(ids)], [run.goal() or 1])
+            run.signal = SignalContext(adapter.settings, [len(ids)], [run.goal(run.wanted()) or 1])
         if settings.landing and settings.steered and settings.method not in LIMIT_METHODS:
             run.landing = Landing(
-                run.runner, loaded.tokenizer, run.chooser.ends, settings.landing, settings.seed, settings.unit,
+                run.runner, loaded.tokenizer, run.chooser.ends, settings.landing, settings.seed, settings.goal_unit,
                 settings.max_new_tokens, lambda: run.control.stopped,
             )
         yield from run.events()
@@ -124,8 +131,16 @@ class Lab:
         return loaded, adapter
 
 
+def _runner(loaded: Loaded) -> Runner:
+    # It brings transformers' models and the kernels' compiler: seconds that a page of the lab opens without.
+    from backend.runner import runner
+
+    return runner(loaded)
+
+
 def _check(settings: RunSettings, capabilities: Capabilities) -> None:
     asked = {
+        "model": True,
         "pic": settings.pic in ("naive", "dynamic"),
         "ntk": settings.pic == "ntk",
         "window": settings.window is not None,
@@ -153,27 +168,40 @@ class _Run:
     text: TextStream
     signal: SignalContext | None = None
     landing: Landing | None = None
+    cache: FramedCache | None = None
+    started: float = 0.0
+    prefilled: float = 0.0
 
     def events(self) -> Iterator[Step | Finish]:
+        """Everything the run yields. Raises ValueError before the first step only."""
+        self.started = self.prefilled = time.perf_counter()
+        try:
+            yield from self._written()
+        except Exception as error:
+            if isinstance(error, ValueError) and not self.text.tokens:
+                raise
+            log.error("a run failed", exc_info=error)
+            yield self._finish("error", message=_advice(error, len(self.text.tokens)))
+
+    def _written(self) -> Iterator[Step | Finish]:
         settings = self.settings
-        policy = Policy.of(settings)
-        cache = self.runner.cache(policy, len(self.ids) + settings.max_new_tokens)
+        cache = self.cache = self.runner.cache(Policy.of(settings), len(self.ids) + settings.max_new_tokens)
         probing = settings.watch.enabled and "probes" not in self.runner.capabilities.unsupported
         probe = self.runner.probe(settings.watch) if probing else None
-        started = time.perf_counter()
-        logits, reading = self._prefill(cache, probe, started)
-        prefilled = time.perf_counter()
+        logits, reading = self._prefill(cache, probe)
+        self.prefilled = time.perf_counter()
         reason: Reason = "stopped"
         p_end: float | None = None
         read = self.ids.tolist()
         while not self.control.stopped and logits is not None:
-            goal = self.goal()
+            wanted = self.wanted()
+            goal = self.goal(wanted)
             choice = self.chooser.choose(logits, read, goal, self._planned(logits, cache))
             if choice.token in self.chooser.ends:
                 reason, p_end = "eos", choice.p_end
                 break
             read.append(choice.token)
-            yield self._step(choice, cache, probe, reading, goal, time.perf_counter() - prefilled)
+            yield self._step(choice, cache, probe, reading, wanted, goal)
             reading = None
             if len(self.text.tokens) >= settings.max_new_tokens:
                 reason = "cap"
@@ -181,27 +209,26 @@ class _Run:
             if self.control.stopped:
                 break
             if self.signal is not None:
-                self.signal.retarget(self.goal() or 1)
+                self.signal.retarget(self.goal(self.wanted()) or 1)
             logits = self.runner.read(torch.tensor([choice.token]), cache, probe, self.signal)
-        yield self._finish(reason, p_end, cache, prefilled - started, time.perf_counter() - prefilled)
+        yield self._finish(reason, p_end)
 
-    def goal(self) -> int | None:
-        """The target in force, in tokens."""
-        if not self.settings.steered:
+    def wanted(self) -> int | None:
+        """The target in force, in the unit of the settings' goal."""
+        return self.control.goal(self.settings) if self.settings.steered else None
+
+    def goal(self, wanted: int | None) -> int | None:
+        """The target `wanted` in tokens, by the response so far."""
+        if wanted is None:
             return None
-        return in_tokens(self.control.goal(self.settings), self._unit, self.text.text, len(self.text.tokens))
-
-    @property
-    def _unit(self) -> Unit:
-        """What the goal counts: a limit is always in tokens."""
-        return "tokens" if self.settings.method in LIMIT_METHODS else self.settings.unit
+        return in_tokens(wanted, self.settings.goal_unit, self.text.text, len(self.text.tokens))
 
     def _planned(self, logits: Tensor, cache: FramedCache) -> int | None:
         if self.landing is None:
             return None
         return self.landing.token(logits, cache, self.signal, self.text.tokens, self.control.goal(self.settings))
 
-    def _prefill(self, cache: FramedCache, probe: Probe | None, started: float) -> tuple[Tensor | None, Reading | None]:
+    def _prefill(self, cache: FramedCache, probe: Probe | None) -> tuple[Tensor | None, Reading | None]:
         """Read the prompt, in chunks that a stop can end; logits of its last row, or None when stopped."""
         whole = self.settings.prefill == "paper"
         logits, seen = None, []
@@ -218,7 +245,7 @@ class _Run:
         if probe is None:
             return logits, None
         positions, entropy, attended, states = (np.concatenate(part) for part in zip(*seen, strict=True))
-        return logits, Reading(len(self.ids), time.perf_counter() - started, positions, entropy, attended, states)
+        return logits, Reading(len(self.ids), time.perf_counter() - self.started, positions, entropy, attended, states)
 
     def _step(
         self,
@@ -226,8 +253,8 @@ class _Run:
         cache: FramedCache,
         probe: Probe | None,
         reading: Reading | None,
+        wanted: int | None,
         goal: int | None,
-        seconds: float,
     ) -> Step:
         text = self.text.add(choice.token)
         index = len(self.text.tokens)
@@ -242,11 +269,12 @@ class _Run:
             attended=attended_keys(cache),
             goal=goal,
             remaining=None if goal is None else goal - index,
-            seconds=seconds,
+            seconds=time.perf_counter() - self.prefilled,
             entropy=None if probe is None else reading.entropy[-1] if reading is not None else probe.decoded(),
             state=None if probe is None else probe.states([-1])[0],
             logits=None if probe is None else self._logits(cache, probe, index),
             reading=reading,
+            wanted=wanted,
         )
 
     def _logits(self, cache: FramedCache, probe: Probe, index: int) -> Logits | None:
@@ -254,24 +282,24 @@ class _Run:
             return None
         return probe.logits(cache, *self.control.watched(self.settings.watch))
 
-    def _finish(
-        self, reason: Reason, p_end: float | None, cache: FramedCache, prefill: float, decode: float
-    ) -> Finish:
+    def _finish(self, reason: Reason, p_end: float | None = None, message: str = "") -> Finish:
+        decode = time.perf_counter() - self.prefilled
         settings, text, tokens = self.settings, self.text.text, len(self.text.tokens)
-        error = length(self._unit, text, tokens) - self.control.goal(settings) if settings.steered else None
+        wanted = self.wanted()
         return Finish(
             reason=reason,
             text=text,
             tokens=tokens,
             words=words(text),
             characters=characters(text),
-            error=error,
+            error=None if wanted is None else length(settings.goal_unit, text, tokens) - wanted,
             prompt_tokens=len(self.ids),
-            prefill_seconds=prefill,
+            prefill_seconds=self.prefilled - self.started,
             decode_seconds=decode,
             tokens_per_second=tokens / decode if decode > 0 else 0.0,
-            cache_bytes=cache.bytes,
+            cache_bytes=self.cache.bytes if self.cache else 0,
             p_eos=p_end,
+            message=message,
             notes=self._notes(),
         )
 
@@ -281,6 +309,18 @@ class _Run:
         if trained and total > trained:
             return (f"{total:,} tokens are beyond the model's training length of {trained:,}",)
         return ()
+
+
+def _advice(error: Exception, tokens: int) -> str:
+    """What ended a run after `tokens` tokens, and what to do about it."""
+    # PyTorch has no class of its own for memory that a CPU lacks.
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "DefaultCPUAllocator" in str(error):
+        return (
+            f"Memory ran out after {tokens:,} tokens: choose a lower cap on new tokens, a shorter prompt, a Λ window "
+            "or a smaller model."
+        )
+    what = f"{type(error).__name__}: {error}".splitlines()[0].rstrip(".: ")
+    return f"The run failed after {tokens:,} tokens ({what}): try again, or change the settings."
 
 
 def attended_keys(cache: FramedCache) -> int:

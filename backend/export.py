@@ -8,9 +8,11 @@ from itertools import pairwise
 from typing import Any
 
 from backend.settings import RunSettings, Watch
-from backend.steps import Step
+from backend.steps import Finish, Step
 
-COLUMNS = ("index", "token", "text", "p", "p_eos", "spread", "context", "attended", "goal", "remaining", "seconds")
+COLUMNS = (
+    "index", "token", "text", "p", "p_eos", "spread", "context", "attended", "wanted", "goal", "remaining", "seconds",
+)
 FORMULA_STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 
 
@@ -34,26 +36,25 @@ def _guarded(cell: Any) -> Any:
     return cell
 
 
-def script(settings: RunSettings, steps: Sequence[Step]) -> str:
-    """Python source that makes the run again, changes of a target in tokens included."""
+def script(settings: RunSettings, steps: Sequence[Step], finish: Finish | None) -> str:
+    """Python source that makes the run again, with every change of its target, and stops where it was stopped."""
     return f'''"""A Length Lab run, to be made again: run this file in the project's folder."""
-{_preparation(settings, steps)}
+{_preparation(settings, steps, finish)}
 control = Control()
 for event in Lab().stream(settings, control):
     if isinstance(event, Step):
         print(event.text, end="", flush=True)
-        if event.index in targets:
-            control.retarget(targets[event.index])
+        steer(control, event.index)
     else:
         print(f"\\n\\n{{event.reason}}: {{event.tokens}} tokens, error {{event.error}}")
 '''
 
 
-def notebook(settings: RunSettings, steps: Sequence[Step]) -> dict[str, Any]:
+def notebook(settings: RunSettings, steps: Sequence[Step], finish: Finish | None) -> dict[str, Any]:
     """The same as nbformat 4.5 JSON, with charts of the length and of the attention entropy."""
     cells = [
         _cell("markdown", "# A Length Lab run\n\nMade again from its settings; start Jupyter in the project's folder."),
-        _cell("code", _preparation(settings, steps)),
+        _cell("code", _preparation(settings, steps, finish)),
         _cell("code", _COLLECT),
         _cell("code", _LENGTH),
         _cell("code", _ENTROPY),
@@ -70,8 +71,7 @@ for event in Lab().stream(settings, control):
     if isinstance(event, Step):
         steps.append(event)
         print(event.text, end="", flush=True)
-        if event.index in targets:
-            control.retarget(targets[event.index])
+        steer(control, event.index)
 finish = event
 finish.reason, finish.tokens, finish.error
 """
@@ -104,7 +104,8 @@ figure
 """
 
 
-def _preparation(settings: RunSettings, steps: Sequence[Step]) -> str:
+def _preparation(settings: RunSettings, steps: Sequence[Step], finish: Finish | None) -> str:
+    stopped = finish is not None and finish.reason == "stopped"
     return f"""\
 from backend import Lab, RunSettings
 from backend.engine import Control
@@ -115,7 +116,17 @@ settings = RunSettings(
 {_arguments(settings)}
 )
 # Response position: the target that was set after it.
-targets = {_targets(settings, steps)!r}
+targets = {_targets(steps)!r}
+# Response position after which the run was stopped.
+stop = {len(steps) if stopped else None}
+
+
+def steer(control, index):
+    if index in targets:
+        control.retarget(targets[index])
+    if index == stop:
+        control.stop()
+
 """
 
 
@@ -130,12 +141,10 @@ def _literal(value: Any) -> str:
     return ascii(value)
 
 
-def _targets(settings: RunSettings, steps: Sequence[Step]) -> dict[int, int]:
-    """Targets set while the run was on. In words and characters the goal moves by itself and cannot tell."""
-    if settings.unit != "tokens":
-        return {}
-    changes = ((old, new) for old, new in pairwise(steps) if new.goal != old.goal)
-    return {old.index: new.goal for old, new in changes if new.goal is not None}
+def _targets(steps: Sequence[Step]) -> dict[int, int]:
+    """Targets set while the run was on, in the unit of the settings' goal, by the last token before them."""
+    changes = ((old, new) for old, new in pairwise(steps) if new.wanted != old.wanted)
+    return {old.index: new.wanted for old, new in changes if new.wanted is not None}
 
 
 def _cell(kind: str, source: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
 
 from backend.attention import NAME, current_frame, framed_attention
+from backend.capabilities import unrunnable
 
 _attaching = threading.Lock()
 
@@ -38,16 +39,13 @@ class FramedRotary(nn.Module):
 def attach(model: PreTrainedModel) -> PreTrainedModel:
     """Make a loaded model use framed attention inside `attention.framed`; safe to call again, and from threads.
 
-    Raises ValueError for families whose positions the lab does not understand.
+    Raises ValueError for models that the engine cannot run, with a sentence that says what to do.
     """
-    family = model.config.model_type
-    if family not in FAMILIES:
-        raise ValueError(f"the family '{family}' is not supported: choose a model of {', '.join(sorted(FAMILIES))}")
-    if _slides(model.config):
-        raise ValueError("this model slides its own attention window: choose one without (for Mistral, v0.2 or later)")
+    if why := unrunnable(model.config):
+        raise ValueError(why)
     with _attaching:
         if not getattr(model, "framed_attached", False):
-            FAMILIES[family](model)
+            FAMILIES[model.config.model_type](model)
             model.config._attn_implementation = NAME
             layers(model)[0].register_forward_hook(_first_layer)
             model.framed_attached = True
@@ -60,13 +58,6 @@ def layers(model: PreTrainedModel) -> nn.ModuleList:
     found = next(getattr(base, name, None) for name in ("layers", "h", "blocks") if hasattr(base, name))
     assert isinstance(found, nn.ModuleList)
     return found
-
-
-def _slides(config) -> bool:
-    kinds = getattr(config, "layer_types", None)
-    if kinds is not None:
-        return "sliding_attention" in kinds
-    return getattr(config, "sliding_window", None) is not None and getattr(config, "use_sliding_window", True)
 
 
 def _first_layer(module, inputs, output) -> None:

@@ -8,23 +8,17 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import torch
-from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
-    AutoTokenizer,
-    BitsAndBytesConfig,
-    PreTrainedConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
 
 from backend import embedded
 from backend.capabilities import Capabilities, describe, unsupported
 from backend.embedded import ModelError
 from backend.settings import Precision
+
+if TYPE_CHECKING:
+    from transformers import BitsAndBytesConfig, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 __all__ = ["Capabilities", "Loaded", "ModelError", "Models", "allowed"]
 
@@ -169,6 +163,8 @@ def _gated(repo: str) -> str:
 
 
 def _config(name: str, where: dict[str, Any]) -> PreTrainedConfig:
+    from transformers import AutoConfig, AutoModelForCausalLM
+
     try:
         config = AutoConfig.from_pretrained(**where)
     except Exception as error:
@@ -181,6 +177,8 @@ def _config(name: str, where: dict[str, Any]) -> PreTrainedConfig:
 def _weights(
     name: str, where: dict[str, Any], config: PreTrainedConfig, precision: str, device: torch.device
 ) -> PreTrainedModel:
+    from transformers import AutoModelForCausalLM
+
     options: dict[str, Any] = {"config": config, "dtype": torch.float32 if precision == "fp32" else torch.bfloat16}
     kind: Any = AutoModelForCausalLM._model_mapping[type(config)]
     if kind._supports_sdpa:
@@ -200,6 +198,8 @@ def _weights(
 
 
 def _quantisation(precision: str, device: torch.device) -> BitsAndBytesConfig | None:
+    from transformers import BitsAndBytesConfig
+
     if precision == "4bit":
         return BitsAndBytesConfig(
             load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16
@@ -211,6 +211,8 @@ def _quantisation(precision: str, device: torch.device) -> BitsAndBytesConfig | 
 
 
 def _tokenizer(name: str, where: dict[str, Any]) -> PreTrainedTokenizerBase:
+    from transformers import AutoTokenizer
+
     try:
         return AutoTokenizer.from_pretrained(**where)
     except Exception as error:

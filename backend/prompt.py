@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase
 
 from backend.models import Loaded
 from backend.settings import PROMPTED_METHODS, RunSettings
 from backend.signals.prompted import prompted
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 LONGEST = 131_072
 

@@ -154,6 +154,7 @@ class StepRecord(Record):
     state: States | None = None
     logits: LogitsRecord | None = None
     reading: ReadingRecord | None = None
+    wanted: Count | None = None
 
     @model_validator(mode="after")
     def _shapes_match(self) -> StepRecord:
@@ -163,8 +164,14 @@ class StepRecord(Record):
             raise ValueError("a token's state is [d]")
         return self
 
-    def event(self) -> Step:
+    def event(self, settings: RunSettings) -> Step:
+        """The step of a run with these settings."""
+        wanted = self.wanted
+        # A file that does not tell it shows a moved target only where the goal counts tokens.
+        if wanted is None and self.goal is not None:
+            wanted = self.goal if settings.goal_unit == "tokens" else settings.goal
         return Step(**self.fields() | {
+            "wanted": wanted,
             "logits": self.logits and Logits(**self.logits.fields()),
             "reading": self.reading and Reading(**self.reading.fields()),
         })

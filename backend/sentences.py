@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from transformers import PreTrainedTokenizerBase
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 FINAL = re.compile(r"[.!?…][\"'”’)\]*_`]*\s*$")
 NUMBERED = re.compile(r"(?:^|\n)\s*(?:[-*#>]+\s*)?(?:\d{1,3}|[A-Za-z]|[ivxIVX]+)\.\s*$")

@@ -141,3 +141,8 @@ class RunSettings(BaseModel):
     def goal(self) -> int:
         """The number the method aims at: the limit for Max New Tokens++, else the target."""
         return self.limit if self.method in LIMIT_METHODS else self.target
+
+    @property
+    def goal_unit(self) -> Unit:
+        """What `goal` counts, and with it what is produced: a limit is always in tokens."""
+        return "tokens" if self.method in LIMIT_METHODS else self.unit

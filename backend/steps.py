@@ -53,6 +53,7 @@ class Step:
     remaining: goal − index, what a countdown shows after this token. seconds: since decoding began.
     entropy [layers, heads]: attention entropy in nats, or None without probes.
     state [d]: first layer's output (float16), or None. logits: or None (recorded every `watch.every` tokens).
+    wanted: the target in force, in the unit of the settings' goal; None without a target.
     """
 
     index: int
@@ -70,6 +71,7 @@ class Step:
     state: np.ndarray | None = None
     logits: Logits | None = None
     reading: Reading | None = None
+    wanted: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ class Finish:
     """Why and how a run ended.
 
     tokens: response tokens, the end mark not counted. words, characters: of `text`.
-    error: signed, produced − target, in the settings' unit; None without a target.
+    error: signed, produced − target, in the unit of the settings' goal; None without a target.
     decode_seconds: first to last token; tokens_per_second: of decoding alone.
     p_eos: probability of the end mark where it was chosen; None where the run ended in another way.
     message: for reason 'error', a sentence that says what to do.

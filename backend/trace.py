@@ -90,11 +90,11 @@ class Trace:
 
     def to_script(self) -> str:
         """A Python script that makes the same run again."""
-        return export.script(self.settings, self.steps)
+        return export.script(self.settings, self.steps, self.finish)
 
     def to_notebook(self) -> dict[str, Any]:
         """A Jupyter notebook (nbformat 4.5 JSON) that makes the same run again and draws its length and entropy."""
-        return export.notebook(self.settings, self.steps)
+        return export.notebook(self.settings, self.steps, self.finish)
 
     def save(self, path: str | Path) -> Path:
         """Write the trace whole or not at all, gzipped where the name ends in .gz; TraceError if it is over 64 MiB."""
@@ -124,7 +124,7 @@ class Trace:
             capabilities=dict(record.capabilities),
             version=record.version,
             created=record.created,
-            steps=[step.event() for step in record.steps],
+            steps=[step.event(record.settings) for step in record.steps],
             finish=record.finish.event() if record.finish else None,
         )
 

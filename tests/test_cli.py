@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from backend.__main__ import main, settings_of
+from backend.__main__ import _progress, _summary, main, settings_of
 from backend.settings import RunSettings, Watch
+from backend.steps import Finish, Step
 from backend.trace import Trace
 
 ROOT = Path(__file__).parents[1]
@@ -174,6 +175,33 @@ def test_every_setting_has_an_option(run):
     listed = run("generate", "--help").stdout
     assert all(f"--{name.replace('_', '-')}" in listed for name in options if name != "watch_enabled")
     assert "--no-watch" in listed
+
+
+def test_a_limit_is_told_in_tokens_whatever_the_unit_of_targets():
+    settings = RunSettings(prompt="hi", method="mnt_ldpe", unit="words", limit=8)
+    assert "target 8 tokens · -7" in _progress(settings, Step(1, 5, "a", 0.5, 0.1, 1.0, 3, 3, 8, 7, 0.1))
+    finish = Finish("eos", "a", 1, 1, 1, -7, 3, 0.1, 0.1, 10.0, 0)
+    assert "target 8 tokens, error -7" in _summary(settings, finish)
+
+
+def test_a_run_that_fails_keeps_its_text_and_says_one_sentence(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from backend.runner import Runner
+
+    own, calls = Runner.read, []
+
+    def read(self, *args, **kwargs):
+        calls.append(1)
+        if len(calls) > 3:
+            raise RuntimeError("the device is gone")
+        return own(self, *args, **kwargs)
+
+    monkeypatch.setattr(Runner, "read", read)
+    file = tmp_path / "run.json"
+    done = run(*ASK, "--save", str(file))
+    said = "The run failed after 3 tokens (RuntimeError: the device is gone): try again, or change the settings."
+    assert (done.returncode, done.stderr.strip().splitlines()[-1]) == (1, said)
+    assert "Traceback" not in done.stderr
+    assert Trace.load(file).finish.text.strip() == done.stdout.strip() != ""
 
 
 def test_capabilities_as_json(run):

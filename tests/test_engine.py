@@ -449,6 +449,50 @@ def test_another_layer_and_head_can_be_watched(small: Lab, ask):
     assert [(step.logits.layer, step.logits.head) for step in seen[:-1]] == [(1, 2)] * 3 + [(2, 3)] * 3
 
 
+def failing(monkeypatch: pytest.MonkeyPatch, error: Exception, reads: int) -> None:
+    """Lets every forward call after the first `reads` raise."""
+    own, calls = Runner.read, []
+
+    def read(self, *args, **kwargs):
+        calls.append(1)
+        if len(calls) > reads:
+            raise error
+        return own(self, *args, **kwargs)
+
+    monkeypatch.setattr(Runner, "read", read)
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (RuntimeError("CUDA error: an illegal access\nand more"), "The run failed after 3 tokens (RuntimeError: CUDA"),
+        (ValueError("no"), "(ValueError: no): try again, or change the settings."),
+        (torch.OutOfMemoryError("CUDA out of memory"), "Memory ran out after 3 tokens: choose a lower cap"),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), "or a smaller model."),
+        (MemoryError(), "Memory ran out"),
+    ],
+)
+def test_what_goes_wrong_under_way_ends_the_run_and_keeps_its_text(
+    error: Exception, message: str, small: Lab, ask, monkeypatch: pytest.MonkeyPatch
+):
+    failing(monkeypatch, error, reads=3)
+    *steps, finish = small.stream(ask(method="exp_decay", target=20, max_new_tokens=9))
+    assert len(steps) == finish.tokens == 3 and finish.text == "".join(step.text for step in steps)
+    assert (finish.reason, finish.error) == ("error", 3 - 20)
+    assert message in finish.message and "\n" not in finish.message
+
+
+def test_before_the_first_token_only_settings_that_cannot_run_are_raised(
+    small: Lab, ask, monkeypatch: pytest.MonkeyPatch
+):
+    failing(monkeypatch, ValueError("choose another"), reads=0)
+    with pytest.raises(ValueError, match="choose another"):
+        next(small.stream(ask()))
+    failing(monkeypatch, RuntimeError("broken"), reads=0)
+    [finish] = small.stream(ask())
+    assert (finish.reason, finish.tokens, finish.text) == ("error", 0, "")
+
+
 # ---- text
 
 

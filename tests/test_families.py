@@ -2,18 +2,22 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import pytest
 import reference
 import torch
-from conftest import FAMILIES
+from conftest import FAMILIES, tiny_tokenizer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from policies import PIC, POLICIES, WINDOWED, any_policy, asking
 from reading import IDS, greedy, loaded, rows, run
 from torch import Tensor
-from transformers import DynamicCache, PreTrainedModel
+from transformers import AutoModelForCausalLM, DynamicCache, GPT2Config, PreTrainedModel
 
+from backend import Lab
+from backend.capabilities import ALIBI_FAMILIES, ROPE_FAMILIES
+from backend.families import FAMILIES as ATTACHED
 from backend.families import attach
 from backend.models import Models
 from backend.positions import Policy
@@ -224,13 +228,40 @@ def test_batches_carry_the_length_signal_of_each_row(family: str, tiny):
 # ---- what is refused
 
 
-def test_unknown_families_and_sliding_models_are_refused(tiny):
-    from transformers import AutoModelForCausalLM, GPT2Config
+DYNAMIC = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}
 
-    gpt2 = AutoModelForCausalLM.from_config(GPT2Config(n_embd=16, n_layer=1, n_head=2, vocab_size=32))
-    with pytest.raises(ValueError, match="choose a model of"):
-        attach(gpt2)
-    with pytest.raises(ValueError, match="choose one without"):
-        attach(tiny("mistral", sliding_window=16))
+
+def gpt2() -> PreTrainedModel:
+    return AutoModelForCausalLM.from_config(GPT2Config(n_embd=16, n_layer=1, n_head=2, vocab_size=128))
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "words"),
+    [
+        ("gpt2", {}, "learned vector .* choose a model of gpt_neox, gptj, llama"),
+        ("mistral", {"sliding_window": 16}, "choose one without"),
+        ("llama", {"rope_parameters": DYNAMIC}, "change with the length.* choose a model whose rope_type is"),
+    ],
+)
+def test_models_that_cannot_run_say_so_at_once_and_in_the_same_words(
+    family: str, changes: dict, words: str, tiny, tmp_path
+):
+    model = gpt2() if family == "gpt2" else tiny(family, **changes)
+    model.save_pretrained(tmp_path)
+    tiny_tokenizer().save_pretrained(tmp_path)
+    lab = Lab(Models([str(tmp_path)]))
+    why = lab.capabilities(str(tmp_path), "fp32").unsupported["model"]
+    assert re.search(words, why)
+    asked = RunSettings(prompt="hi", model=str(tmp_path), precision="fp32")
+    for refused in (lambda: next(lab.stream(asked)), lambda: lab.runner(asked), lambda: attach(model)):
+        with pytest.raises(ValueError, match=f"^{re.escape(why)}$"):
+            refused()
+
+
+def test_exactly_the_families_that_can_be_attached_can_run():
+    assert ATTACHED.keys() == ROPE_FAMILIES | ALIBI_FAMILIES
+
+
+def test_packed_weights_of_other_layers_are_refused(tiny):
     with pytest.raises(ValueError, match="choose bf16"):
         Runner(loaded(tiny("gpt_neox"), "int8"))

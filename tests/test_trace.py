@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backend import records, trace
+from backend.engine import Control
 from backend.settings import RunSettings, Watch
 from backend.steps import Finish, Logits, Reading, Step
 from backend.trace import Trace, TraceError
@@ -42,7 +43,7 @@ def make_run(tokens=12, prompt="Why is the sky blue?", probes=True, texts=None, 
         run.append(Step(
             index=index, token=int(random.integers(0, 49152)), text=texts[index - 1] if texts else f" w{index}",
             p=float(random.random()), p_eos=float(random.random()), spread=float(random.uniform(0, 8)),
-            context=20 + index, attended=20 + index, goal=10, remaining=10 - index, seconds=index / 30,
+            context=20 + index, attended=20 + index, goal=10, wanted=10, remaining=10 - index, seconds=index / 30,
             entropy=random.uniform(0, 9, (LAYERS, HEADS)).astype(np.float32) if probes else None,
             state=random.normal(size=WIDTH).astype(np.float16) if probes else None,
             logits=logits if probes and index % 4 == 0 else None,
@@ -110,7 +111,7 @@ def test_saving_again_changes_nothing():
        remaining=st.none() | st.integers(-(10**5), 10**5), p=st.floats(0, 1), seconds=st.floats(0, 1e6))
 def test_any_step_comes_back(text, goal, remaining, p, seconds):
     run = Trace(RunSettings(prompt="x"), created="2026-01-02T03:04:05+00:00")
-    run.append(Step(1, 5, text, p, 1 - p, 0.5, 3, 3, goal, remaining, seconds))
+    run.append(Step(1, 5, text, p, 1 - p, 0.5, 3, 3, goal, remaining, seconds, wanted=goal))
     assert_same_run(Trace.load(run.to_json().encode()), run)
 
 
@@ -334,7 +335,7 @@ def settings_in(source):
     names = {"RunSettings": RunSettings, "Watch": Watch}
     begin = source.index("settings = RunSettings(")
     exec(compile(source[begin:source.index("\ncontrol")], "script", "exec"), names)
-    return names["settings"], names["targets"]
+    return names["settings"], names["targets"], names["stop"]
 
 
 @pytest.mark.parametrize("prompt", HOSTILE)
@@ -343,7 +344,7 @@ def test_scripts_and_notebooks_survive_hostile_prompts(prompt):
     source = run.to_script()
     compile(source, "script", "exec")
     assert source.isascii()
-    assert settings_in(source) == (run.settings, {})
+    assert settings_in(source) == (run.settings, {}, None)
     book = nbformat.from_dict(run.to_notebook())
     nbformat.validate(book)
     json.dumps(book)
@@ -361,8 +362,33 @@ def test_any_prompt_makes_a_script(prompt):
 
 def test_a_script_changes_the_target_where_it_was_changed():
     run = make_run(6)
-    run.steps[3:] = [dataclasses.replace(step, goal=5) for step in run.steps[3:]]
+    run.steps[3:] = [dataclasses.replace(step, wanted=5) for step in run.steps[3:]]
     assert settings_in(run.to_script())[1] == {3: 5}
+
+
+def test_a_script_makes_a_run_in_words_again_that_was_retargeted_and_stopped(lab, monkeypatch, capsys):
+    run = Trace(RunSettings(prompt="Describe the sea.", method="exp_decay", target=90, unit="words"))
+    control = Control()
+    for event in lab.stream(run.settings, control):
+        run.append(event)
+        if len(run.steps) == 4:
+            control.retarget(3)
+        if len(run.steps) == 12:
+            control.stop()
+    assert [step.wanted for step in run.steps] == [90] * 4 + [3] * 8
+    monkeypatch.setattr("backend.Lab", lambda: lab, raising=False)
+    exec(compile(run.to_script(), "script", "exec"), {})
+    text = "".join(step.text for step in run.steps)
+    assert capsys.readouterr().out == f"{text}\n\nstopped: 12 tokens, error {run.finish.error}\n"
+
+
+@pytest.mark.parametrize(("unit", "wanted"), [("tokens", [10, 10, 5]), ("words", [10, 10, 10])])
+def test_a_file_that_tells_no_wanted_target_is_read(unit, wanted):
+    document = json.loads(make_run(3, unit=unit).to_json())
+    for step in document["steps"]:
+        del step["wanted"]
+    document["steps"][2]["goal"] = 5
+    assert [step.wanted for step in Trace.load(json.dumps(document).encode()).steps] == wanted
 
 
 def test_the_array_limit_is_the_one_lists_are_chosen_by():

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.signals.prompted import prompted
-from backend.signals.units import EXPECTED, characters, in_tokens, length, words
+from backend.signals.units import EXPECTED, Growing, characters, in_tokens, length, words
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,21 @@ def test_words_are_runs_without_white_space_that_hold_a_letter_or_digit(text):
 )
 def test_characters(text, expected):
     assert characters(text) == expected
+
+
+@pytest.mark.parametrize("unit", ["words", "characters"])
+@given(pieces=st.lists(st.text("a1-_ \n\u00a0\u2003e\u0301\u1100\u1161猫", max_size=6), max_size=12))
+def test_a_growing_text_is_counted_as_the_whole(unit, pieces):
+    growing = Growing(unit)
+    for i, piece in enumerate(pieces, start=1):
+        assert growing.add(piece) == length(unit, "".join(pieces[:i]), i)
+
+
+def test_a_long_text_grows_as_cheaply_as_a_short_one():
+    growing = Growing("characters")
+    for word in range(4000):
+        growing.add(f" word{word}")
+    assert len(growing._open) < 20
 
 
 def test_length_speaks_the_unit():

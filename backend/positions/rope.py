@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
-from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 
 @dataclass(frozen=True)
@@ -47,6 +46,8 @@ class Rope:
             width = int(width * rope.get("partial_rotary_factor", 1.0))
             inv_freq = 1.0 / (rope["rope_theta"] ** (torch.arange(0, width, 2, dtype=torch.float) / width))
             return cls(inv_freq, 1.0, False, config.max_position_embeddings)
+        from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
         inv_freq, scaling = ROPE_INIT_FUNCTIONS[kind](config)
         return cls(inv_freq.float(), float(scaling), False, config.max_position_embeddings)
 

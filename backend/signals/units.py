@@ -44,6 +44,29 @@ def length(unit: Unit, text: str, tokens: int) -> int:
     return words(text) if unit == "words" else characters(text)
 
 
+class Growing:
+    """Length in words or characters of a text that grows by pieces.
+
+    Each piece costs the same however long the text is, since nothing before its last word is counted again.
+    """
+
+    def __init__(self, unit: Unit) -> None:
+        self.unit = unit
+        self._settled = 0
+        self._open = ""
+
+    def add(self, piece: str) -> int:
+        """The length once `piece` follows: that of the whole text by `length`."""
+        self._open += piece
+        whole = self._settled + length(self.unit, self._open, 0)
+        # White space neither joins words nor composes with what follows, so the last word counts by itself.
+        before = self._open.rsplit(None, 1)
+        if len(before) > 1:
+            self._open = self._open[len(before[0]) :].lstrip()
+            self._settled = whole - length(self.unit, self._open, 0)
+        return whole
+
+
 def in_tokens(goal: int, unit: Unit, text: str = "", tokens: int = 0) -> int:
     """Target in tokens for a goal in `unit`, estimated afresh from the response so far.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 # Spaces runs this file by its path, which leaves the project's folder off the import path.
@@ -24,22 +24,20 @@ from backend.settings import RunSettings
 
 
 def make(names: Sequence[str], concurrency: int = 1) -> page.Page:
-    """The page over a lab that may load the named models; the first is loaded while the page opens."""
-    lab = Lab(Models(names))
-    threading.Thread(target=_warm, args=(lab, names[0]), daemon=True, name="warm").start()
-    return page.build(lab, available, Runs(), concurrency)
+    """The page over a lab that may load the named models."""
+    return page.build(Lab(Models(names)), available, Runs(), concurrency)
 
 
 def serve(
-    demo: page.Page, host: str | None = None, port: int | None = None, share: bool = False, block: bool = True
+    demo: page.Page, host: str | None = None, port: int | None = None, share: bool = False, quiet: bool = True
 ) -> str:
-    """Serves the page and returns its address. Without `host` it is 127.0.0.1, or what GRADIO_SERVER_NAME says."""
+    """Serves the page in the background and returns its address: 127.0.0.1 without `host`, or GRADIO_SERVER_NAME."""
     _, address, _ = demo.launch(
         server_name=host,
         server_port=port,
         share=share,
-        prevent_thread_lock=not block,
-        quiet=not block,
+        prevent_thread_lock=True,
+        quiet=quiet,
         theme=theme.make(),
         css_paths=[live.STATIC / "style.css"],
         head=live.page_head(),
@@ -72,18 +70,20 @@ def main() -> None:
         names = allowed(given.models, given.allow_model)
     except ModelError as error:
         parser.error(str(error))
+    lab = Lab(Models(names))
+    demo = page.build(lab, available, Runs(), given.concurrency)
     try:
-        serve(make(names, given.concurrency), given.host, given.port, given.share == "yes")
+        serve(demo, given.host, given.port, given.share == "yes", quiet=False)
     except OSError as error:
         parser.error(f"the lab cannot be served on port {given.port} ({error}): choose another with --port")
+    _warm(lab, names[0])
+    demo.block_thread()
 
 
 def _warm(lab: Lab, name: str) -> None:
     """Loads and packs the first model; whatever is wrong with it, the page says when it asks."""
-    try:
+    with suppress(Exception):
         lab.runner(RunSettings(model=name, prompt="…"))
-    except Exception:
-        return
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any, Literal
@@ -11,7 +12,7 @@ import gradio as gr
 from app.runs import Runs
 from app.view import follow, sentence
 from backend.engine import Control
-from backend.settings import Method, Pic, Precision, RunSettings, Unit
+from backend.settings import Method, Pic, Precision, RunSettings, Unit, Watch
 from backend.steps import Step
 
 ARRAYS = ("entropy", "state", "logits", "reading")
@@ -51,13 +52,14 @@ def endpoint(lab: Any, runs: Runs) -> Callable[..., Iterator[dict[str, Any]]]:
         Each update, and the result, is an object: `text` so far; `finish` (null until the end, then reason, tokens,
         words, characters, signed error, seconds, tokens_per_second, cache_bytes and message); `steps`, one entry a new
         token since the last update (all of them in the result) with index, token, text, p, p_eos, spread, context,
-        attended, goal, remaining and seconds. window: null is plain attention. Settings that cannot run are refused
-        with a sentence.
+        attended, wanted, goal, remaining and seconds. window: null is plain attention. Settings that cannot run are
+        refused with a sentence.
         """
         given = {name: value for name, value in locals().items() if name in RunSettings.model_fields}
         try:
-            settings = RunSettings(**given)
-            with runs.started(request.session_hash, Control()) as run:
+            # Steps leave without what the probes see, so these need not look.
+            settings = RunSettings(**given, watch=Watch(enabled=False))
+            with runs.started(request.session_hash, Control(), "api") as run:
                 sent = 0
                 for view in follow(lab, settings, run):
                     steps = view.trace.steps
@@ -71,6 +73,25 @@ def endpoint(lab: Any, runs: Runs) -> Callable[..., Iterator[dict[str, Any]]]:
             raise gr.Error(sentence(error), print_exception=False) from error
 
     return generate
+
+
+def described(generate: Callable[..., Any]) -> str:
+    """What the endpoint does, and each of its parameters with its range."""
+    parameters = inspect.signature(generate).parameters
+    fields = RunSettings.model_json_schema()["properties"]
+    told = [_told(name, fields[name]) for name in parameters if name in fields]
+    return "\n".join([" ".join((inspect.getdoc(generate) or "").split()), "", *told])
+
+
+def _told(name: str, schema: dict[str, Any]) -> str:
+    """A parameter in a line; schema: its JSON schema."""
+    bounds = schema | next((part for part in schema.get("anyOf", ()) if "minimum" in part), {})
+    words = [schema["description"]] if "description" in schema else []
+    if "minimum" in bounds:
+        words.append(f"from {bounds['minimum']:,} to {bounds['maximum']:,}")
+    if "exclusiveMinimum" in bounds:
+        words.append(f"above {bounds['exclusiveMinimum']:,} and up to {bounds['maximum']:,}")
+    return f"{name}: {'; '.join(words)}."
 
 
 def _plain(step: Step) -> dict[str, Any]:

@@ -72,7 +72,7 @@ def page_cost(models: Models, tokens: int, repeats: int) -> dict[str, Any]:
     settings = RunSettings(prompt=PROMPT, max_new_tokens=tokens)
     list(batches(lab.stream(settings.model_copy(update={"max_new_tokens": 8}))))
     quiet = settings.model_copy(update={"watch": settings.watch.model_copy(update={"enabled": False})})
-    address = serve(build(lab, available, Runs()), block=False)
+    address = serve(build(lab, available, Runs()))
     ways = {
         "engine": lambda: list(batches(lab.stream(quiet))),
         "engine, probes": lambda: list(batches(lab.stream(settings))),

@@ -16,8 +16,9 @@ QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 
 @dataclass
 class Buttons:
-    """go: starts. stop: ends. others: usable only while something runs, as `stop` is."""
+    """go: starts. stop: ends what runs for `place`. others: usable only while something runs, as `stop` is."""
 
+    place: str
     go: gr.Button
     stop: gr.Button
     others: Sequence[gr.Button] = field(default=())
@@ -73,7 +74,7 @@ class Buttons:
         unqueued = gr.State(0)
 
         def halt(request: gr.Request, count: int) -> int:
-            run = runs.of(request.session_hash)
+            run = runs.of(request.session_hash, self.place)
             if run is None:
                 return count + 1
             run.control.stop()

@@ -134,7 +134,7 @@ def length(series: Series, history: Sequence[Past] = ()) -> Chart:
     """(a) Produced against target, p(EOS) and the stop it predicts, the error, and where earlier runs ended."""
     at, chances = sample(len(series), POINTS), sample(len(series.p_eos), POINTS)
     x, produced, target = at + 1, pick(series.produced, at), pick(series.target, at)
-    unit, p_end = series.settings.unit, pick(series.p_eos, chances).astype(np.float32)
+    unit, p_end = series.settings.goal_unit, pick(series.p_eos, chances).astype(np.float32)
     data = [
         line(chances + 1, p_end, "@c2", "p(end)", width=1.2, yaxis="y2", hover="%{y:.2~g}"),
         line(x, produced, "@c1", f"{unit} produced", width=2.6),
@@ -366,7 +366,7 @@ def grows(axis: dict[str, Any], *included: float) -> None:
 
 def _planned(series: Series) -> float:
     """Tokens that an axis should have place for: the target and a little more until that is passed."""
-    target = (series.target[-1] or 0) if series.settings.unit == "tokens" else 0
+    target = (series.target[-1] or 0) if series.settings.goal_unit == "tokens" else 0
     planned = 1.1 * target if len(series) <= 1.1 * target else room(len(series))
     return min(planned, series.settings.max_new_tokens)
 
@@ -647,7 +647,7 @@ def signed(number: int) -> str:
 
 
 def _error_words(series: Series) -> str:
-    error, unit = series.error, series.settings.unit
+    error, unit = series.error, series.settings.goal_unit
     if error is None:
         return ""
     if series.finish is not None:
@@ -658,7 +658,7 @@ def _error_words(series: Series) -> str:
 def _length_summary(series: Series, stop: float | None) -> str:
     if not len(series):
         return "Nothing has been generated yet."
-    unit, error = series.settings.unit, series.error
+    unit, error = series.settings.goal_unit, series.error
     words = f"{series.produced[-1]:,} {unit} produced"
     if error is None:
         words += " without a target"

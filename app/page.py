@@ -9,7 +9,7 @@ import gradio as gr
 from starlette.routing import Route
 
 from app import controls, live
-from app.api import endpoint
+from app.api import described, endpoint
 from app.buttons import QUIET
 from app.results import route
 from app.runs import Runs
@@ -58,7 +58,8 @@ def build(lab: Any, adapters: Adapters, runs: Runs, concurrency: int = 1) -> Pag
                 results.build(opened)
             with gr.Tab("Learn", id="learn"):
                 learn.build()
-        gr.api(endpoint(lab, runs), api_name="generate", concurrency_id="model")
+        generated = endpoint(lab, runs)
+        gr.api(generated, api_name="generate", api_description=described(generated), concurrency_id="model")
         _opening(demo, lab, adapters, parts, model, again)
         demo.unload(_closing(runs))
     demo.routes = [*live.routes(), runs.streams.route, route()]
@@ -83,12 +84,13 @@ def _opening(
             can = lab.capabilities(name, precision)
         except Exception as error:
             return {model: live.noted(sentence(error), "bad"), again: gr.update(visible=True)}
+        why = can.unsupported.get("model")
         trained = f"trained for {can.training_length:,} tokens" if can.training_length else "training length unknown"
         words = (
             f"{_called(can)} · {can.layers} layers of {can.heads} heads · {trained} · {can.precision} on {can.device}"
         )
         return {
-            model: live.noted(words, "good"),
+            model: live.noted(why or words, "bad" if why else "good"),
             again: gr.update(visible=False),
             **controls.gates(form, can, adapters(name)),
         }

@@ -75,11 +75,12 @@ def _drain(arrived: SimpleQueue[Any]) -> list[Any]:
 
 @dataclass
 class Run:
-    """A visitor's run: what steers and shows it, the goal last asked for, whether its last frame was sent, its view."""
+    """A visitor's run: what steers and shows it, where on the page it was begun, whether its last frame was sent, its
+    view."""
 
     control: Stoppable
     stream: Stream
-    goal: int | None = None
+    place: str
     delivered: threading.Event = field(default_factory=threading.Event)
     view: Any = None
 
@@ -92,10 +93,11 @@ class Runs:
         self._runs: dict[str, Run] = {}
         self._lock = threading.Lock()
 
-    def of(self, session: str | None) -> Run | None:
-        """The visitor's run, if one is in progress."""
+    def of(self, session: str | None, place: str) -> Run | None:
+        """The visitor's run, if one that was begun at that place is in progress."""
         with self._lock:
-            return self._runs.get(session or "")
+            run = self._runs.get(session or "")
+        return run if run and run.place == place else None
 
     def __len__(self) -> int:
         with self._lock:
@@ -103,14 +105,16 @@ class Runs:
 
     def stop(self, session: str | None) -> None:
         """Stops the visitor's run, if any, within a token."""
-        if run := self.of(session):
+        with self._lock:
+            run = self._runs.get(session or "")
+        if run:
             run.control.stop()
 
     @contextmanager
-    def started(self, session: str | None, control: Stoppable) -> Iterator[Run]:
+    def started(self, session: str | None, control: Stoppable, place: str) -> Iterator[Run]:
         """Holds a run as the visitor's; whatever ends the block stops its compute."""
         with self.streams.opened() as stream:
-            run = Run(control, stream)
+            run = Run(control, stream, place)
             with self._lock:
                 previous = self._runs.pop(session or "", None)
                 self._runs[session or ""] = run

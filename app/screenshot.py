@@ -58,7 +58,7 @@ def main() -> None:
     if found is None:
         parser.error("Chromium is needed and was not found: run .ci/chromium")
     demo = make(allowed())
-    address = serve(demo, block=False)
+    address = serve(demo)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found, args=ARGS)
         if given.all is None:

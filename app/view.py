@@ -74,24 +74,20 @@ class View:
         if capabilities:
             self.trace.capabilities = asdict(capabilities)
 
-    def add(self, events: Iterable[Step | Finish], goal: int | None = None) -> None:
-        """Takes what happened since the last frame; goal: the target last asked for while running."""
-        events = list(events)
-        if goal and events and not len(self.series):
-            self._aims(goal, events[0])
-        self.series.goal = goal
+    def add(self, events: Iterable[Step | Finish]) -> None:
+        """Takes what happened since the last frame."""
         for event in events:
+            if isinstance(event, Step) and not len(self.series):
+                self._aims(event)
             self.series.add(event)
             self.trace.append(event)
 
-    def _aims(self, goal: int, first: Step | Finish) -> None:
+    def _aims(self, first: Step) -> None:
         """A target that was asked for before the first token is the run's own."""
         settings = self.series.settings
-        limited = settings.method in LIMIT_METHODS
-        counted = limited or settings.unit == "tokens"
-        if isinstance(first, Step) and settings.steered and (first.goal == goal or not counted):
-            settings = settings.model_copy(update={"limit" if limited else "target": goal})
-            self.series.settings = self.trace.settings = settings
+        if first.wanted not in (None, settings.goal):
+            aim = "limit" if settings.method in LIMIT_METHODS else "target"
+            self.series.settings = self.trace.settings = settings.model_copy(update={aim: first.wanted})
 
     def cut_short(self, trace: Trace) -> None:
         """Ends what is shown of a recorded run where it was stopped."""
@@ -135,10 +131,10 @@ class View:
     def figures(self) -> dict[str, Any]:
         """The strip above the text."""
         series, finish = self.series, self.series.finish
-        error, unit = series.error, series.settings.unit
+        error, unit = series.error, series.settings.goal_unit
         told = {
             "error": "–" if error is None else charts.signed(error),
-            "state": "busy" if finish is None else "bad" if finish.reason == "error" else "good",
+            "state": ending(finish) if finish else "busy",
             "message": "" if finish is None else ended_words(finish, unit),
         }
         if not len(series):
@@ -165,7 +161,8 @@ class View:
         label = f"run {len(self.past) + 1}, {settings.method}" + (
             f", target {series.target[-1]:,}" if series.target[-1] else ""
         )
-        return [*self.past, Past(label, settings.unit, len(series), series.produced[-1], series.error)][-PAST_KEPT:]
+        past = Past(label, settings.goal_unit, len(series), series.produced[-1], series.error)
+        return [*self.past, past][-PAST_KEPT:]
 
     def _slow_parts(self) -> dict[str, str]:
         """First-layer states; and, under a policy, how far behind the text so far seems to be."""
@@ -189,7 +186,7 @@ def follow(
     for events in batches(lab.stream(settings, run.control), period):
         if not view.frames:
             view.knows(lab.capabilities(settings.model, settings.precision))
-        view.add(events, run.goal)
+        view.add(events)
         yield view
 
 
@@ -201,6 +198,11 @@ def sentence(error: Exception) -> str:
     log.error("a run failed", exc_info=error)
     words = f"The run failed ({type(error).__name__}: {error})."
     return f"{words} Nothing you entered is lost: try again, or change the settings."
+
+
+def ending(finish: Finish) -> str:
+    """Whether a run ended well, as the page's figures name it."""
+    return "bad" if finish.reason == "error" else "good"
 
 
 def ended_words(finish: Finish, unit: str) -> str:

@@ -39,7 +39,7 @@ def address(runs) -> Iterator[str]:
     lab = Lab(Models(["embedded", MISSING]))
     lab.capabilities()
     demo = lab_page.build(lab, available, runs)
-    yield app.serve(demo, block=False)
+    yield app.serve(demo)
     demo.close()
 
 
@@ -638,6 +638,9 @@ def test_the_run_is_an_endpoint_with_a_schema(address):
     assert list(schema) == ["/generate"]
     named = {parameter["parameter_name"] for parameter in schema["/generate"]["parameters"]}
     assert {"prompt", "target", "window", "pic", "seed"} <= named
+    described = schema["/generate"]["description"]
+    assert all(f"\n{name}: " in described for name in named)
+    assert "target: wanted length of the response, in `unit`; from 1 to 100,000." in described
     job = client.submit("Why is the sky blue?", max_new_tokens=12, api_name="/generate")
     result = job.result()
     assert result["finish"]["tokens"] == 12 and len(result["steps"]) == 12

@@ -6,6 +6,8 @@ import asyncio
 import json
 import threading
 import time
+from collections.abc import Callable
+from types import SimpleNamespace
 from urllib.parse import parse_qsl
 
 import gradio as gr
@@ -17,10 +19,12 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from app import controls, page
+from app.api import endpoint
 from app.frames import PATH, Frame, Stream, Streams
 from app.runs import SLOWEST, Runs, batches
 from app.share import explain, flat, from_query, settings_of, to_query
-from app.tabs.long_context import MAX_BYTES, built_in, text_of
+from app.tabs import long_context
+from app.tabs.long_context import BUILT_IN, MAX_BYTES, built_in, text_of
 from backend.adapters import available
 from backend.engine import Control, Lab
 from backend.models import Models
@@ -203,18 +207,54 @@ def test_an_error_of_the_run_arrives_after_what_came_before():
 def test_runs_belong_to_their_visitor_and_end_with_their_block():
     runs = Runs()
     mine, yours = Control(), Control()
-    with runs.started("me", mine), runs.started("you", yours):
+    with runs.started("me", mine, "generate"), runs.started("you", yours, "generate"):
         runs.stop("me")
         assert mine.stopped and not yours.stopped
-        assert runs.of("you").control is yours and runs.of("someone") is None
+        assert runs.of("you", "generate").control is yours and runs.of("someone", "generate") is None
     assert yours.stopped and len(runs) == 0
 
 
 def test_a_visitor_s_new_run_ends_the_one_before():
     runs = Runs()
     first = Control()
-    with runs.started("me", first), runs.started("me", Control()) as second:
-        assert first.stopped and runs.of("me") is second
+    with runs.started("me", first, "generate"), runs.started("me", Control(), "compare") as second:
+        assert first.stopped and runs.of("me", "compare") is second
+
+
+def handlers(name: str, runs: Runs) -> list[Callable]:
+    """The functions of that name behind the page."""
+    functions = page.build(Lab(Models(["embedded"])), available, runs).fns.values()
+    return [function.fn for function in functions if function.name == name]
+
+
+def test_stop_ends_the_run_of_its_own_tab_and_no_other():
+    of_generate, of_compare, of_long = handlers("halt", runs := Runs())
+    visitor, control = SimpleNamespace(session_hash="me"), Control()
+    with runs.started("me", control, "generate") as run:
+        run.delivered.set()
+        assert (of_compare(visitor, 3), of_long(visitor, 3), control.stopped) == (4, 4, False)
+        assert (of_generate(visitor, 3), control.stopped) == (3, True)
+
+
+@pytest.mark.parametrize(
+    ("whole", "words"),
+    [(0, "Stopped before anything was read."), (1, "Stopped: what was read so far is shown.")],
+)
+def test_a_reading_stopped_before_its_first_chunk_ends_as_stopped(whole, words, monkeypatch):
+    """whole: readings that end by themselves before the one that is stopped."""
+    [start] = handlers("start", Runs())
+    read, begun = long_context.read, []
+
+    def stopping(lab, tokens, settings, control):
+        begun.append(settings)
+        if len(begun) > whole:
+            control.stop()
+        return read(lab, tokens, settings, control)
+
+    monkeypatch.setattr(long_context, "read", stopping)
+    asked = ["", 600, 256, 4, ["Plain", "Λ"], 0, 0]
+    *_, last = start(SimpleNamespace(session_hash="me"), BUILT_IN, *asked)
+    assert json.loads(last)["parts"]["long"] | {"state": "good", "message": words} == json.loads(last)["parts"]["long"]
 
 
 @pytest.mark.parametrize(
@@ -234,6 +274,28 @@ def test_a_file_that_is_no_text_is_refused(data, words):
 def test_texts_are_taken():
     assert text_of("\ufeffΛ text".encode()) == "Λ text"
     assert len(built_in()) > 300_000
+
+
+def test_the_endpoint_looks_at_nothing_that_it_does_not_send(lab, monkeypatch):
+    asked, stream = [], lab.stream
+
+    def noted(settings, control):
+        asked.append(settings)
+        return stream(settings, control)
+
+    monkeypatch.setattr(lab, "stream", noted)
+    *_, last = endpoint(lab, Runs())(SimpleNamespace(session_hash="me"), "Why is the sky blue?", max_new_tokens=3)
+    assert [settings.watch.enabled for settings in asked] == [False]
+    assert [step["index"] for step in last["steps"]] == [1, 2, 3] and "entropy" not in last["steps"][0]
+
+
+def test_a_model_that_cannot_run_is_said_when_it_is_chosen(tiny_folder):
+    folder = str(tiny_folder("mistral", sliding_window=16))
+    demo = page.build(Lab(Models([folder])), available, Runs())
+    [describe] = [function.fn for function in demo.fns.values() if function.name == "describe"]
+    told = {part.elem_id: update for part, update in describe(folder, "fp32").items()}
+    assert "choose one without" in told["model-state"] and 'data-state="bad"' in told["model-state"]
+    assert not told["again"]["visible"]
 
 
 def test_the_page_names_no_address_outside_this_machine():

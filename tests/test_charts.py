@@ -12,10 +12,11 @@ import pytest
 from app import charts, overlays, passages
 from app.charts import PALETTES, Past
 from app.overlays import Named
-from app.series import Series, pick, sample, words_added
+from app.series import Series, pick, sample
 from app.text import lines
 from app.view import View
 from backend.settings import RunSettings, Watch
+from backend.signals.units import length
 from backend.steps import Finish, Logits, Reading, Step
 from backend.trace import Trace
 
@@ -46,7 +47,7 @@ def step(index: int, text: str = " word", goal: int | None = 100, rng: np.random
     )
     return Step(
         index=index, token=index, text=text, p=0.5, p_eos=0.01, spread=1.2, context=context, attended=context,
-        goal=goal, remaining=None if goal is None else goal - index, seconds=index / 50, reading=reading,
+        goal=goal, wanted=goal, remaining=None if goal is None else goal - index, seconds=index / 50, reading=reading,
         logits=logits if index % 4 == 1 else None, state=rng.normal(size=WIDTH).astype(np.float16),
         entropy=np.linspace(0.2, 0.9, LAYERS)[:, None] * np.full(HEADS, math.log(context)),
     )  # fmt: skip
@@ -227,11 +228,20 @@ def test_sampling_keeps_the_ends_and_its_places():
     assert np.isnan(pick([None, 1], np.array([0]))[0])
 
 
-@pytest.mark.parametrize("text", ["one two three", " a b  c ", "x", "", "new\nline here", "trail ing "])
-@pytest.mark.parametrize("width", [1, 2, 3])
-def test_words_are_counted_as_they_grow(text, width):
-    pieces = [text[i : i + width] for i in range(0, len(text), width)]
-    assert sum(words_added(pieces[:i], piece) for i, piece in enumerate(pieces)) == len(text.split())
+@pytest.mark.parametrize("unit", ["words", "characters"])
+def test_what_is_produced_is_what_the_engine_counts(unit):
+    pieces = ["  ", "- one", " –", " two", "\n\n", "* e", "\u0301", "t", "c.\n"]
+    series = Series(RunSettings(prompt="p", method="exp_decay", unit=unit))
+    for i, piece in enumerate(pieces, start=1):
+        series.add(step(i, piece))
+        assert series.produced[-1] == length(unit, "".join(pieces[:i]), i)
+
+
+def test_a_limit_counts_tokens_whatever_the_unit_of_targets():
+    series = run(20, "mnt_ldpe", done=False, unit="words", limit=100)
+    assert series.produced[-1] == 20 and series.error == -80
+    shown = charts.length(series)
+    assert shown.columns[1] == "tokens" and "20 tokens produced, target 100" in shown.summary
 
 
 def test_text_only_grows_and_carries_markup_as_data():
@@ -296,23 +306,29 @@ def test_the_chance_to_end_shows_the_end_mark():
 
 
 def test_a_target_changed_before_the_first_token_is_the_runs_own():
-    first = step(1, goal=150)
-    for method, unit, goal, kept in (
+    for method, unit, wanted, kept in (
         ("ldpe", "tokens", 150, 150),
-        ("ldpe", "tokens", 90, 60),
         ("ldpe", "words", 90, 90),
-        ("none", "tokens", 150, 60),
+        ("ldpe", "words", 60, 60),
+        ("none", "tokens", None, 60),
     ):
         view = View(RunSettings(prompt="p", method=method, unit=unit, target=60))
-        view.add([first], goal)
+        view.add([replace(step(1), wanted=wanted)])
         assert view.trace.settings.target == view.series.settings.target == kept
     limited = View(RunSettings(prompt="p", method="mnt_ldpe", limit=60, unit="words"))
-    limited.add([first], 150)
+    limited.add([step(1, goal=150)])
     assert limited.trace.settings.limit == 150 and limited.trace.settings.target == 100
     later = View(RunSettings(prompt="p", method="ldpe", target=60))
-    later.add([step(1, goal=60)])
-    later.add([step(2, goal=150)], 150)
+    later.add([step(1, goal=60), step(2, goal=150)])
     assert later.trace.settings.target == 60
+
+
+def test_a_replay_in_words_shows_the_target_of_each_token():
+    trace = Trace(RunSettings(prompt="p", method="exp_decay", unit="words", target=60))
+    for event in (replace(step(i, goal=84 - i), wanted=60 if i < 4 else 9) for i in range(1, 7)):
+        trace.append(event)
+    shown = View.of(Trace.load(trace.to_json().encode())).series
+    assert shown.target == [60] * 3 + [9] * 3 and shown.error == 6 - 9
 
 
 def test_a_run_without_tokens_tells_how_it_ended():

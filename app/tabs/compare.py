@@ -16,10 +16,11 @@ from app.numbers import in_range
 from app.overlays import Named
 from app.runs import Run, Runs
 from app.tabs.generate import Adapters
-from app.view import ended_words, follow, sentence
+from app.view import ended_words, ending, follow, sentence
 from backend.engine import Control
 from backend.settings import LIMIT_METHODS, Method, RunSettings, Watch
 
+PLACE = "compare"
 NAMES = ("A", "B", "C", "D")
 PERIOD = 0.33
 MODEL: str = RunSettings.model_fields["model"].default
@@ -117,7 +118,7 @@ def build(lab: Any, runs: Runs, adapters: Adapters) -> None:
     def compare(request: gr.Request, *values: Any) -> Iterator[str]:
         try:
             chosen = _settings(values)
-            with runs.started(request.session_hash, Control()) as run:
+            with runs.started(request.session_hash, Control(), PLACE) as run:
                 yield run.stream.invitation
                 for frame in _frames(lab, chosen, run):
                     run.stream.show(frame)
@@ -127,7 +128,7 @@ def build(lab: Any, runs: Runs, adapters: Adapters) -> None:
             gr.Warning(words, title="The comparison could not be made")
             yield Frame({"compare": live.fill(state="bad", message=words)}).encode()
 
-    Buttons(go, stop).starts(
+    Buttons(PLACE, go, stop).starts(
         runs,
         compare,
         inputs,
@@ -184,9 +185,9 @@ def _figures(named: Sequence[Named], settings: int) -> dict[str, Any]:
         "tokens": f"{len(series):,}",
         "speed": f"{series.speed:.0f}" if series.speed else "–",
         "progress": (len(named) - 1 + (1 if ended else len(series) / series.settings.max_new_tokens)) / settings,
-        "state": "good" if ended else "busy",
+        "state": ending(series.finish) if series.finish else "busy",
         "message": f"Setting {name} of {NAMES[settings - 1]}, {words}"
-        + (f": {ended_words(series.finish, series.settings.unit)}" if series.finish else ""),
+        + (f": {ended_words(series.finish, series.settings.goal_unit)}" if series.finish else ""),
     }
 
 

@@ -24,6 +24,7 @@ from backend.engine import Control
 from backend.settings import LIMIT_METHODS, MAX_TARGET, RunSettings
 from backend.trace import Trace, TraceError
 
+PLACE = "generate"
 WRAP_UP = {"tokens": 15, "words": 12, "characters": 70}
 RETARGETS = ("exp_decay", "ldpe", "orpe", "lrpe", "pre", *LIMIT_METHODS)
 CHARTS = (
@@ -140,7 +141,7 @@ def _layout(models: Sequence[str], adapters: Adapters, first: Trace | None) -> P
                 )
     view.change(None, [view], None, js="(v) => document.body.classList.toggle('advanced', v === 'Advanced')")
     reset.click(lambda: form.values({}), None, form.inputs, **QUIET)
-    buttons = Buttons(go, stop, [wrap])
+    buttons = Buttons(PLACE, go, stop, [wrap])
     return Parts(form, buttons, wrap, queue, figures, stream, [positions, mask], gr.State([]), gr.State(None))
 
 
@@ -151,7 +152,7 @@ def _generation(parts: Parts, lab: Any, runs: Runs) -> None:
         try:
             settings = parts.form.settings(values)
             control = Control()
-            with runs.started(request.session_hash, control) as run:
+            with runs.started(request.session_hash, control, PLACE) as run:
                 control.reading = lambda read, total: run.stream.show(reading(read, total))
                 yield [run.stream.invitation, gr.skip(), gr.skip()]
                 for view in follow(lab, settings, run, past):
@@ -184,23 +185,25 @@ def _steering(parts: Parts, runs: Runs) -> None:
     form = parts.form
 
     def retarget(request: gr.Request, goal: float | None) -> None:
-        run = runs.of(request.session_hash)
+        run = runs.of(request.session_hash, PLACE)
         if run and run.view and run.view.series.settings.method in RETARGETS and goal and 1 <= goal <= MAX_TARGET:
-            run.goal = int(goal)
-            run.control.retarget(run.goal)
+            run.control.retarget(int(goal))
 
-    def wrap(request: gr.Request, method: str, unit: str) -> Any:
-        run = runs.of(request.session_hash)
+    def wrap(request: gr.Request) -> list[Any]:
+        run = runs.of(request.session_hash, PLACE)
         if not run or not run.view or not len(run.view.series):
-            return gr.skip()
-        if method not in RETARGETS:
+            return [gr.skip()] * 2
+        series = run.view.series
+        if series.settings.method not in RETARGETS:
             gr.Info("This method cannot change its target while it writes. Choose Decay or a length signal.")
-            return gr.skip()
-        retarget(request, run.view.series.produced[-1] + WRAP_UP[unit])
-        return run.goal
+            return [gr.skip()] * 2
+        goal = min(series.produced[-1] + WRAP_UP[series.settings.goal_unit], MAX_TARGET)
+        retarget(request, goal)
+        shown = [goal, gr.skip()]
+        return shown[::-1] if series.settings.method in LIMIT_METHODS else shown
 
     def watch(request: gr.Request, layer: int, head: int) -> None:
-        if run := runs.of(request.session_hash):
+        if run := runs.of(request.session_hash, PLACE):
             run.control.watch(layer, head)
 
     quiet = QUIET | {"queue": False}
@@ -208,7 +211,7 @@ def _steering(parts: Parts, runs: Runs) -> None:
         events = [slider.input, slider.release]
         gr.on(events, retarget, [slider], None, trigger_mode="always_last", js=in_range([slider]), **quiet)
     # Only what comes through the queue can bring a message with it.
-    parts.wrap.click(wrap, [form.method, form.unit], [form.target], concurrency_limit=None, **QUIET)
+    parts.wrap.click(wrap, None, [form.target, form.limit], concurrency_limit=None, **QUIET)
     gr.on([form.layer.input, form.head.input], watch, [form.layer, form.head], None, **quiet)
 
 
@@ -298,7 +301,7 @@ def _files(files: Files, parts: Parts, runs: Runs, first: Trace | None) -> None:
         if trace is None:
             gr.Info("There is no run to replay yet: press Generate.")
             return
-        with runs.started(request.session_hash, Replay()) as run:
+        with runs.started(request.session_hash, Replay(), PLACE) as run:
             view = View(trace.settings)
             view.training_length = trace.capabilities.get("training_length")
             yield run.stream.invitation

@@ -21,6 +21,7 @@ from backend.evaluation.perplexity import read, tokenise
 from backend.positions.policy import Policy
 from backend.settings import RunSettings, Watch
 
+PLACE = "long"
 MAX_BYTES = 2_000_000
 LENGTHS = (1024, 2048, 4096, 8192, 16384, 32768, 65536)
 PERIOD = 0.5
@@ -103,21 +104,22 @@ def build(lab: Any, runs: Runs) -> None:
     ) -> Iterator[str]:
         try:
             plans = _plans(window, sinks, chosen, Watch(layer=layer, head=head))
-            with runs.started(request.session_hash, Control()) as run:
+            with runs.started(request.session_hash, Control(), PLACE) as run:
                 yield run.stream.invitation
                 run.stream.show(_frame({"state": "busy", "message": "The text is being cut into tokens …"}))
                 tokens = _tokens(lab, own if source == OWN else built_in(), plans[0][1], length)
                 trained = lab.capabilities().training_length
+                readings: list[Passage] = []
                 for readings in _readings(lab, tokens, plans, run):
                     drawn = _drawn(readings, trained, id(run))
                     run.stream.show(_frame(_figures(readings[-1], run.control.stopped), drawn))
-                yield _frame(_ended(readings, run.control.stopped), drawn).encode()
+                yield _frame(_ended(readings, run.control.stopped), _drawn(readings, trained, id(run))).encode()
         except Exception as error:
             words = sentence(error)
             gr.Warning(words, title="The text could not be read")
             yield _frame({"state": "bad", "message": words}).encode()
 
-    Buttons(go, stop).starts(
+    Buttons(PLACE, go, stop).starts(
         runs,
         start,
         [source, own, length, window, sinks, policies, layer, head],
@@ -180,16 +182,17 @@ def _plans(window: int, sinks: int, chosen: Sequence[str], watch: Watch) -> list
 
 
 def _readings(lab: Any, tokens: Tensor, plans: Sequence[tuple[str, RunSettings]], run: Any) -> Iterator[list[Passage]]:
-    """The readings so far, after every few chunks, until all are done or stopped."""
-    readings: list[Passage] = []
+    """The readings that have begun, after every few chunks, until all are done or stopped."""
+    done: list[Passage] = []
     for name, settings in plans:
-        readings.append(Passage(name, len(tokens), cap=Policy.of(settings).limit))
+        reading = Passage(name, len(tokens), cap=Policy.of(settings).limit)
         for chunks in batches(read(lab, tokens, settings, run.control), PERIOD):
             for chunk in chunks:
-                readings[-1].add(chunk)
-            yield readings
+                reading.add(chunk)
+            yield [*done, reading]
         if run.control.stopped:
             return
+        done.append(reading)
 
 
 def _drawn(readings: Sequence[Passage], trained: int | None, run: int = 0) -> dict[str, str]:
@@ -227,6 +230,8 @@ def _figures(reading: Passage, stopped: bool) -> dict[str, Any]:
 
 
 def _ended(readings: Sequence[Passage], stopped: bool) -> dict[str, Any]:
+    if not readings:
+        return {"state": "good", "message": "Stopped before anything was read."}
     words = "Stopped: what was read so far is shown." if stopped else _conclusion(readings)
     return _figures(readings[-1], stopped) | {"left": "–", "state": "good", "message": words}
 

@@ -42,6 +42,8 @@ CHROMIUM = (
 
 FIRST_RUN, LATER_RUN = "page in Chromium, first run", "page in Chromium, next run"
 SETTLED = 4000
+# `make bench-long` has more of both.
+LONG, WINDOWS = (4096, 16384, 32768), (2048,)
 ROUNDS = 7
 
 
@@ -142,7 +144,10 @@ def main() -> None:
 
 def _engine(models: Models, tokens: int) -> dict[str, Any]:
     bench, head = speed.begun(models, tokens, say)
-    return head | {"short": speed.measured(speed.cases(models, bench), say)}
+    return head | {
+        "short": speed.measured(speed.cases(models, bench), say),
+        "long": speed.measured(speed.long_cases(models, bench, LONG, WINDOWS), say),
+    }
 
 
 if __name__ == "__main__":

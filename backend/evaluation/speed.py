@@ -36,7 +36,7 @@ OUT = Path(__file__).parents[2] / "assets" / "results" / "bench_long.json"
 CONTEXTS = (128, 2048, 8192)
 LONG = (4096, 8192, 16384, 32768, 65536, 131072)
 # Where those stop whose time is quadratic: ways of reading that look at everything.
-LONGEST = {"transformers": 32768, "engine": 16384, "algorithm 1": 8192}
+LONGEST = {"transformers": 32768, "engine": 32768, "dynamic": 16384, "algorithm 1": 8192}
 WINDOWS = (1024, 2048, 4096)
 # Of which medians are taken: stretches written after a context, and fresh readings of it where it is no longer than
 # SOON, since far longer ones take minutes.
@@ -147,6 +147,7 @@ def long_cases(
             yield from bench.case(f"engine bf16, {name}", n, partial(engine_readers, runner, policy), runner)
         if n <= LONGEST["engine"]:
             yield from bench.case("engine bf16", n, partial(engine_readers, runner, Policy()), runner)
+        if n <= LONGEST["dynamic"]:
             yield from bench.case("engine bf16, dynamic PIC", n, partial(engine_readers, runner, dynamic), runner)
         if n <= LONGEST["algorithm 1"]:
             again = partial(algorithm1_readers, model, dynamic, n + WARM + STRETCHES * bench.tokens)

@@ -257,10 +257,19 @@ def _keep(file: Path, result: dict[str, Any]) -> None:
     """Write a result file, whole or not at all. ValueError with a sentence where it cannot be written."""
     scratch = file.with_suffix(".new")
     try:
-        scratch.write_text(json.dumps(result, separators=(",", ":")), "utf-8")
+        scratch.write_text(json.dumps(_rounded(result), separators=(",", ":")), "utf-8")
         scratch.replace(file)
     except OSError as error:
         raise ValueError(f"{file} cannot be written ({error.strerror}): give another --out") from error
+
+
+def _rounded(value: Any) -> Any:
+    """Floats in it to six significant digits, which is more than a measurement tells: files stay small."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, dict):
+        return {key: _rounded(each) for key, each in value.items()}
+    return [_rounded(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _length(options: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from backend import adapters
+from backend import adapters, jsonlines
 from backend.adapters import Adapter
 from backend.evaluation.length import Case, answers, prompts
 from backend.evaluation.longform import trained
@@ -25,6 +25,9 @@ def test_every_method_has_its_adapter_card_log_and_result(method):
     assert sum(file.stat().st_size for file in folder.iterdir()) <= 4 * MEBIBYTE
     card = (folder / "README.md").read_text()
     assert "license: apache-2.0" in card and "training.json" in {file.name for file in folder.iterdir()}
+    log = jsonlines.read(folder / "training.jsonl")
+    assert all(row["loss_text"] for row in log), "a row without tokens"
+    assert f"| {log[-1]['loss_end']:.3f}, {log[-1]['loss_text']:.3f} |" in card
     if method not in LONG_METHODS:
         assert (ASSETS / "results" / "length" / f"{method}.json").is_file()
 

@@ -16,7 +16,7 @@ def card(adapter: Adapter, sources: Mapping[str, int], note: str) -> str:
     """Markdown with the front matter of the hub. sources: texts by where they are from; note: on their licences."""
     about = json.loads((adapter.path / "training.json").read_text())
     settings, result, machine = about["settings"], about["result"], about["machine"]
-    last = [row for row in jsonlines.read(adapter.path / "training.jsonl") if row["loss_text"]][-1]
+    last = jsonlines.read(adapter.path / "training.jsonl")[-1]
     made = adapter.method in LONG_METHODS
     measure = "longform --trained" if made else f"length --method {adapter.method}"
     result_file = "pic_sft.json" if made else f"length/{adapter.method}.json"

@@ -533,3 +533,25 @@ def test_diagnoses_are_drawn_as_002_draws_them():
     assert [list(trace["y"]) for trace in entropy.data[:2]] == [[1.5, 2.5], [2.079, 2.773]]
     assert shown.tables[0].rows[1] == ["Λ", "16.0", "-70 to 3", "9,000", "2.50 of 2.77"]
     assert all(json.loads(charts.encode(drawn.chart)) for drawn in shown.figures)
+
+
+def test_what_grows_beyond_training_is_counted_in_the_file():
+    def layer(number, mean, high):
+        return {"layer": number, "head": 0, "distance": [1, 6, 12], "mean": mean, "low": [-3, -1, -1], "high": high}
+
+    layers = [layer(0, [5, 1, 2], [5, 1, 4]), layer(1, [1, 1, 2], [1, 1, 4]), layer(2, [1, 2, 1], [1, 2, 2])]
+    near = layers[0] | {"layer": 3, "distance": [1, 2, 3]}
+    reading = {"document": "a", "policy": "plain", "position": [16], "attended": [16], "entropy": [[1.0]]}
+    text = {"document": "a", "position": [0, 4, 8, 15], "x": [0, 2, 1, 3], "y": [0, 1, 1, 1]}
+    content = {"length": 16, "trained": 8, "states": {"explained": [0.5, 0.25], "texts": [text]}}
+
+    def told(**changes):
+        readings = [reading | {"logits": [*layers, near]}]
+        return diagnoses.diagnosed(
+            diagnoses.Diagnoses.model_validate(content | {"readings": readings} | changes)
+        ).words
+
+    assert "beyond 8 is higher than that from 4 on in 2 of 3 layers; the largest size" in told()
+    assert "exceeds the largest within 8 in 1. Of 2 first-layer states past token 8, 1 lie outside" in told()
+    assert told(trained=None) == "Texts of 16 tokens."
+    assert told(readings=[], trained=16) == "Texts of 16 tokens; the model was trained on 16."

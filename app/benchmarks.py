@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from app import charts, diagnoses, published
+from app import charts, diagnoses, lengths, published
 from app.charts import Chart
 from app.results import UNKNOWN, Figure, Recorded, Shown, Table, decimal, figure, percent, text
 
 PLAIN, ENGINE, LLAMA = "transformers bf16", "engine bf16, probes", "llama.cpp Q4_1"
+DYNAMIC, ALGORITHM = "engine bf16, dynamic PIC", "dynamic PIC by 004's algorithm 1"
 DASHES = ("solid", "dash", "dot", "dashdot")
 # Of the chart of nats: tokens of a point, and where lines are cut off.
 POINT, CEILING = 2048, 12.0
@@ -127,10 +128,12 @@ class Recall(Recorded):
 
 
 class Landing(Recorded):
-    """assets/results/length/<method>_landing.json. landing: endings tried; summary: measures by range of targets."""
+    """assets/results/length/<method>_landing.json. landing: endings tried; summary: measures by range of targets;
+    quality: of the questions in range."""
 
     landing: int
     summary: dict[str, dict[str, Any]]
+    quality: dict[str, Any] | None = None
 
 
 def speed(bench: Bench) -> Shown:
@@ -139,7 +142,8 @@ def speed(bench: Bench) -> Shown:
     tables = _rates(rates)
     title = "Decoding speed, long contexts" if bench.long else "Decoding speed"
     drawn = Figure(title, "Tokens per second after a context; probes off", _speed_chart(rates))
-    shown = Shown(f"{_gains(rates)} {published.SPEED}".strip(), tables, [drawn])
+    words = " ".join(filter(None, [_gains(rates), _spared(rates), published.SPEED]))
+    shown = Shown(words, tables, [drawn])
     if bench.page:
         rows = [[way, figure(rate)] for way, rate in bench.page.tokens_per_second.items()]
         tables.append(Table(f"The same run of {bench.page.tokens} tokens", ["way", "tokens per second"], rows))
@@ -153,9 +157,10 @@ def beside_llama(bench: Bench) -> Shown:
 
 
 def long_answers(result: LongForm) -> Shown:
-    """Lengths, endings and repetition under position-id compression, beside 004 tables 3 and 5 to 7."""
+    """Lengths, endings and repetition under position-id compression, beside 004 tables 1, 3 and 5 to 7."""
     found = _answers(result, "position policy", "004 tables 5–7: tokens (% corrupted)", _published)
-    return Shown(_longest(result.summary), [found, published.LEFT_OUT])
+    theirs = [published.compression(kind) for kind in published.COMPRESSION]
+    return Shown(_longest(result.summary), [found, *theirs, published.LEFT_OUT])
 
 
 def trained(result: LongForm) -> Shown:
@@ -242,7 +247,10 @@ def _told(part: Passkeys) -> str:
 
 def landing(result: Landing) -> Shown:
     """Lengths by range of targets where the last sentence was chosen to land on the target."""
-    columns = ["range", "answers", "MAE ± SD", "bias", "> 20 off", "ended by the model", "natural endings"]
+    columns = [
+        "range", "answers", "MAE ± SD", "bias", "> 20 off", "ended by the model", "natural endings", lengths.RATIO,
+    ]  # fmt: skip
+    ratio = figure((result.quality or {}).get("perplexity_ratio"))
     rows = [
         [
             name.replace("-", "–"),
@@ -250,6 +258,7 @@ def landing(result: Landing) -> Shown:
             f"{figure(found.get('mae'))} ± {figure(found.get('sd'))}",
             figure(found.get("bias")),
             *(percent(found.get(key)) for key in ("outliers", "ended", "natural")),
+            ratio,
         ]
         for name, found in result.summary.items()
     ]
@@ -448,14 +457,28 @@ def _gain(rates: Sequence[Rate], case: str, against: str = PLAIN) -> str:
     return f"After {context:,} tokens {case} decodes {fast:.1f} tokens/s, {against} {slow:.1f} ({fast / slow:.1f}×)."
 
 
+def _spared(rates: Sequence[Rate]) -> str:
+    """What dynamic PIC gains on 004's algorithm 1, and how little of it lies in rotating keys anew."""
+    found = {(rate.case, rate.context): rate.decode for rate in rates if rate.decode}
+    cases = (DYNAMIC, ALGORITHM, PLAIN)
+    shared = [context for _, context in found if all((case, context) in found for case in cases)]
+    if not shared:
+        return ""
+    engine, algorithm, plain = (found[case, max(shared)] for case in cases)
+    return (
+        f"{_gain(rates, DYNAMIC, ALGORITHM)} {PLAIN}, which rotates no key anew, decodes {plain / algorithm:.2f}× as "
+        f"fast as the latter; the other {engine / plain:.1f}× are the engine’s kernels."
+    )
+
+
 def _gib(size: float | None) -> str:
     return UNKNOWN if size is None else f"{size / 2**30:.2f} GiB"
 
 
 def _published(policy: str) -> str:
     """What 004 publishes of a policy named "plain", "NTK s=4" or "dynamic contiguous s=4"."""
-    named = re.fullmatch(r"(naive|NTK|dynamic)( \w+)? s=([\d.]+)", policy)
-    return published.COMPRESSED.get(f"{named[1]} s={named[3]}" if named else policy, UNKNOWN)
+    named = re.fullmatch(r"(naive|NTK|dynamic)(?: \w+)? s=([\d.]+)", "dynamic s=1" if policy == "plain" else policy)
+    return published.compressed(*named.groups()) if named else UNKNOWN
 
 
 def _longest(summary: Mapping[str, Mapping[str, Any]]) -> str:
@@ -466,7 +489,9 @@ def _longest(summary: Mapping[str, Mapping[str, Any]]) -> str:
         return ""
     best = max(gains, key=lambda name: gains[name])
     shared = text(summary[best].get("shared"))
-    return f"{best} writes {gains[best]:.2f}× the words of {first} ({shared} prompts that neither answered corruptly)."
+    ranked = f"{best} writes {gains[best]:.2f}× the words of {first} ({shared} prompts that neither answered corruptly)"
+    costs = [figure(summary[name].get("perplexity")) for name in (best, first)]
+    return f"{ranked}." if UNKNOWN in costs else f"{ranked}, at a base perplexity of {costs[0]} against {costs[1]}."
 
 
 def _records(value: Any) -> list[dict[str, Any]]:

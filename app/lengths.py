@@ -46,6 +46,8 @@ COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "natural": ("natural endings", percent),
 }
 MEASURED = ("answers", "mae", "sd")
+# One for a file: of its plain questions in range, each pair of answers cut to the shorter.
+RATIO = "perplexity ratio, questions in range"
 FAR = 20
 BEYOND = 300
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -112,7 +114,7 @@ def comparison(results: Results, name: str) -> Table:
     extras = [key for found in summaries.values() for key in found or () if key not in (*MEASURED, *COLUMNS)]
     extras = list(dict.fromkeys(extras))
     columns = [
-        "method", "answers", "MAE ± SD", *(words for words, _ in COLUMNS.values()), "perplexity ratio",
+        "method", "answers", "MAE ± SD", *(words for words, _ in COLUMNS.values()), RATIO,
         *(key.replace("_", " ") for key in extras), "the papers’ own figures",
     ]  # fmt: skip
     rows = [_row(method, result, name, extras) for method, result in results.items()]
@@ -148,7 +150,8 @@ def quality(results: Results) -> Table | None:
     if not keys:
         return None
     rows = [[label(method), *(text(measures.get(key)) for key in keys)] for method, measures in found.items()]
-    return Table("Quality of the answers", ["method", *(key.replace("_", " ") for key in keys)], rows)
+    caption = "Quality of the answers to questions in range, each pair cut to the shorter"
+    return Table(caption, ["method", *(key.replace("_", " ") for key in keys)], rows)
 
 
 def summaries(results: Results) -> Table | None:

@@ -19,7 +19,7 @@ from starlette.testclient import TestClient
 from test_app_browser import LONG, Visitor, browser  # noqa: F401
 
 from app import __main__ as app
-from app import benchmarks, charts, diagnoses, lengths, results
+from app import benchmarks, charts, diagnoses, lengths, published, results
 from app import page as lab_page
 from app.benchmarks import KINDS
 from app.controls import METHODS
@@ -129,7 +129,7 @@ def test_the_comparison_shows_the_summary_of_the_file(folder, method, name):
     for column, key in shares.items():
         assert float(shown[column].removesuffix(" %")) == pytest.approx(100 * told[key], abs=0.05), column
     assert (shown["over the limit"] == "–") == (method != "mnt_ldpe")
-    assert shown["perplexity ratio"] == "1.25" and float(shown["median"]) == pytest.approx(told["median"], abs=0.5)
+    assert shown[lengths.RATIO] == "1.25" and float(shown["median"]) == pytest.approx(told["median"], abs=0.5)
 
 
 def test_the_papers_figures_stand_in_the_marked_column(folder):
@@ -249,7 +249,7 @@ def test_odd_content_is_shown_not_refused(folder):
     content["answers"][0]["seconds"] = 3.5
     write(folder, "pre", content)
     shown = row("pre")
-    assert shown["MAE ± SD"].startswith("– ± ") and shown["median"] == "–" and shown["perplexity ratio"] == "–"
+    assert shown["MAE ± SD"].startswith("– ± ") and shown["median"] == "–" and shown[lengths.RATIO] == "–"
     assert (shown["landed"], shown["s l"], shown["odd"]) == ("yes", "97.2", "[1]")
     assert row("none")["s l"] == "–"
     assert tab._options(lengths.recorded())[-1]["id"] == "<b>mine"
@@ -489,6 +489,9 @@ def test_long_answers_are_ranked_over_prompts_that_both_answered():
     }
     shown = benchmarks.long_answers(benchmarks.LongForm(summary=summary))
     assert shown.words.startswith("dynamic literal s=4 writes 1.50× the words of plain (7 prompts")
+    costs = {name: row | {"perplexity": 20.0 if name == "plain" else 25.0} for name, row in summary.items()}
+    dearer = benchmarks.long_answers(benchmarks.LongForm(summary=costs)).words
+    assert dearer.endswith("corruptly), at a base perplexity of 25.0 against 20.0.")
     table = shown.tables[0]
     told = {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
     assert (told["NTK s=4"]["over prompts"], told["NTK s=4"]["judged"]) == ("3", "3.50")
@@ -555,3 +558,31 @@ def test_what_grows_beyond_training_is_counted_in_the_file():
     assert "exceeds the largest within 8 in 1. Of 2 first-layer states past token 8, 1 lie outside" in told()
     assert told(trained=None) == "Texts of 16 tokens."
     assert told(readings=[], trained=16) == "Texts of 16 tokens; the model was trained on 16."
+
+
+def test_the_tables_of_004_stand_beside_long_answers():
+    tables = benchmarks.long_answers(benchmarks.LongForm(summary={"plain": {}})).tables
+    theirs = {table.caption: table for table in tables if "tables 1 and" in table.caption}
+    assert [len(table.rows) for table in theirs.values()] == [11, 16, 16]
+    assert all(len(row) == len(table.columns) == 13 for table in theirs.values() for row in table.rows)
+    table = published.compression("NTK")
+    ntk = dict(zip(table.columns, table.rows[8], strict=True))
+    assert (ntk["ratio"], ntk["Qwen-2.5-7B: tokens"], ntk["GLM-4-9B: % corrupted"]) == ("4", "1178.38", "1.63")
+    assert published.compressed("dynamic", "0.25").startswith("LLaMA-3.1-8B 857 (0), Qwen-2.5-7B 855 (4.88)")
+    assert published.compressed("dynamic", "5") == "–"
+
+
+def test_landing_shows_the_quality_of_its_file(folder):
+    content = {"landing": 8, "summary": {"10-200": {"mae": 0.5}}, "quality": {"perplexity_ratio": 1.25}}
+    for quality, cell in ((content["quality"], "1.25"), (None, "–")):
+        table = benchmarks.landing(benchmarks.Landing.model_validate(content | {"quality": quality})).tables[0]
+        assert (table.columns[-1], table.rows[0][-1]) == (lengths.RATIO, cell)
+
+
+def test_what_the_engine_gains_on_algorithm_1_is_split_into_rotations_and_kernels():
+    speeds = {benchmarks.DYNAMIC: 50.0, benchmarks.ALGORITHM: 4.0, benchmarks.PLAIN: 5.0}
+    rates = [benchmarks.Rate(case=case, context=4096, decode=decode) for case, decode in speeds.items()]
+    words = benchmarks.speed(benchmarks.Bench(long=rates)).words
+    assert "algorithm 1 4.0 (12.5×). transformers bf16, which rotates no key anew, decodes 1.25× as fast" in words
+    assert "the other 10.0× are the engine’s kernels." in words
+    assert "kernels" not in benchmarks.speed(benchmarks.Bench(long=rates[:2])).words

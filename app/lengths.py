@@ -250,12 +250,19 @@ def limits(results: Results) -> Chart:
         for method, answers in found.items()
         for limit, counts in _by_target(answers).items()
     ]
-    passed = [
-        f"{label(method)}: {sum(a.error > 0 for a in answers):,} of {len(answers):,} answers pass their limit"
-        for method, answers in found.items()
-    ]
+    passed = [_kept(method, answers) for method, answers in found.items()]
     columns = ("method", "limit", "answers", "median", "longest", "over the limit")
     return Chart(data, layout, "; ".join(passed) + ".", columns, rows)
+
+
+def _kept(method: Method, answers: Sequence[Answer]) -> str:
+    """How many answers pass their limit, and how much of the highest limit is used."""
+    over = sum(answer.error > 0 for answer in answers)
+    highest, counts = list(_by_target(answers).items())[-1]
+    return (
+        f"{label(method)}: {over:,} of {len(answers):,} answers pass their limit, and half of those limited to "
+        f"{highest:,} tokens have at most {np.median(counts):,.0f}"
+    )
 
 
 def outliers(results: Results) -> Chart:

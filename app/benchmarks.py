@@ -343,7 +343,7 @@ KINDS = {
     "recall.json": Kind("Writing on, and recalling", "python -m backend evaluate recall --data FOLDER", Recall, recall),
     "longform.json": Kind("Long answers", "make longform", LongForm, long_answers),
     "pic_sft.json": Kind("Trained on long texts", "make longform", LongForm, trained),
-    "longbench_write.json": Kind("Lengths asked for in words", LONGBENCH, LongForm, asked_for),
+    "longbench_write.json": Kind("LongBench-Write", LONGBENCH, LongForm, asked_for),
     "harness.json": Kind("What the countdown costs", f"{HARNESS} --method ldpe", Recorded, anything),
     "harness_pic_sft.json": Kind(
         "What training on long texts costs", f"{HARNESS} --method sft_ntk", Recorded, decoupling

@@ -552,9 +552,7 @@ def test_what_grows_beyond_training_is_counted_in_the_file():
 
     def told(**changes):
         readings = [reading | {"logits": [*layers, near]}]
-        return diagnoses.diagnosed(
-            diagnoses.Diagnoses.model_validate(content | {"readings": readings} | changes)
-        ).words
+        return diagnoses.diagnosed(diagnoses.Diagnoses.model_validate(content | {"readings": readings} | changes)).words
 
     assert "beyond 8 is higher than that from 4 on in 2 of 3 layers; the largest size" in told()
     assert "exceeds the largest within 8 in 1. Of 2 first-layer states past token 8, 1 lie outside" in told()

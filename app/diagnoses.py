@@ -95,7 +95,7 @@ def diagnosed(result: Diagnoses) -> Shown:
 
 
 def _rising(layers: Sequence[HeadLogits], trained: int) -> str:
-    """In how many layers the logits grow beyond training, as 002 §3.1 expects: on average, and in their largest size."""
+    """In how many layers the logits grow beyond training, as 002 §3.1 expects: on average, and at their largest."""
     rises = [found for row in layers if (found := _rises(row, trained))]
     if not rises:
         return ""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import statistics
 import subprocess
 import sys
@@ -29,17 +28,6 @@ from backend.terminal import say
 
 PROMPT = "Tell me a long story about a lighthouse keeper and the sea."
 OUT = Path(__file__).parents[1] / "assets" / "results" / "bench.json"
-CHROMIUM = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
-
-
 FIRST_RUN, LATER_RUN = "page in Chromium, first run", "page in Chromium, next run"
 SETTLED = 4000
 # `make bench-long` has more of both.
@@ -107,8 +95,10 @@ def _in_browser(address: str, tokens: int) -> None:
     """Opens the page, as long before the first run as it takes to read a sentence of it, and runs twice."""
     from playwright.sync_api import sync_playwright
 
+    from app.chromium import launch
+
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=list(CHROMIUM))
+        browser = launch(playwright)
         page = browser.new_page(viewport={"width": 1440, "height": 900})
         page.goto(f"{address}?prompt={PROMPT}&max_new_tokens={tokens}")
         for _ in range(2):

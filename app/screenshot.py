@@ -6,19 +6,18 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 from pathlib import Path
 from urllib.parse import urlencode
 
 from playwright.sync_api import Browser, sync_playwright
 
 from app.__main__ import make, serve
+from app.chromium import launch
 from app.presets import SKY
 from backend.models import allowed
 
 PICTURE = Path(__file__).parents[1] / "assets" / "screenshot.png"
 SIZES = {"desktop": (1440, 1180), "phone": (390, 844)}
-ARGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 SETTINGS = {
     "prompt": SKY, "method": "ldpe", "target": 150, "max_new_tokens": 240, "window": 128, "sinks": 8, "layer": 12,
     "repetition_penalty": 1.15,
@@ -54,13 +53,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m app.screenshot", description=__doc__)
     parser.add_argument("--all", type=Path, metavar="DIR", help="write every size and theme here instead")
     given = parser.parse_args()
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if found is None:
-        parser.error("Chromium is needed and was not found: run .ci/chromium")
     demo = make(allowed())
     address = serve(demo)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=ARGS)
+        browser = launch(playwright)
         if given.all is None:
             take(browser, address, PICTURE, SIZES["desktop"], "light")
         else:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, cycle, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -29,14 +30,15 @@ if TYPE_CHECKING:
 REACH = 16
 SLACK = 6
 # Tokens by which an end may miss before a nearer one is worth unlikelier words.
-NEAR = 2
+NEAR = 3
 RETRY = 4
-TEMPERATURE = 0.9
+# Of the continuations that are sampled, in turn: likely words where these do, others where they do not.
+TEMPERATURES = (0.4, 0.6, 0.8, 1.0)
 TOP_K = 20
 
 
 class Ending(NamedTuple):
-    """Tokens that lead to a sentence's end, how far that is from the goal in tokens, and nats lost on the way."""
+    """Tokens that lead to a sentence's end, how far that is from the goal in tokens, and nats of each on the way."""
 
     tokens: list[int]
     miss: float
@@ -80,7 +82,7 @@ class Landing:
             best = self._best(logits, cache, signal, written, goal)
             # Rather than an end far from the goal, another look some tokens later: fewer are left, more is allowed.
             last = left <= RETRY or self.cap - len(written) <= 2 * RETRY
-            near = best is not None and (last or best.miss <= 1 + (REACH - left) / RETRY)
+            near = best is not None and (last or best.miss <= NEAR + (REACH - left) / RETRY)
             self._plan = [*best.tokens, self.ends[0]] if best is not None and near else []
             self._kept = (list(written), best) if best is not None else None
             self._next = len(written) + RETRY
@@ -88,8 +90,8 @@ class Landing:
 
     def _best(self, logits, cache, signal, written: list[int], goal: int) -> Ending | None:
         random, best = torch.Generator().manual_seed(self.seed), self._still(written)
-        for attempt in range(self.tries):
-            for ending in self._endings(logits, cache, signal, written, goal, random if attempt else None):
+        for temperature in islice(chain((0.0,), cycle(TEMPERATURES)), self.tries):
+            for ending in self._endings(logits, cache, signal, written, goal, random, temperature):
                 if best is None or ending.rank < best.rank:
                     best = ending
         return best
@@ -103,7 +105,9 @@ class Landing:
         ahead = ending.tokens[len(since) :]
         return ending._replace(tokens=ahead) if ahead and ending.tokens[: len(since)] == since else None
 
-    def _endings(self, logits, cache, signal, written, goal: int, random) -> Iterator[Ending]:
+    def _endings(
+        self, logits, cache, signal, written, goal: int, random: torch.Generator, temperature: float
+    ) -> Iterator[Ending]:
         """Every sentence's end on one continuation."""
         cache, signal, tokens, nats = copy.deepcopy(cache), copy.copy(signal), list(written), 0.0
         most = min(max(self._in_tokens(goal, written), len(written)) + SLACK, self.cap)
@@ -112,15 +116,13 @@ class Landing:
             likely = torch.log_softmax(logits, -1)
             text = self.tokenizer.decode(tokens)
             if final(text):
-                # Ends that the model does not want cost what it would have to be persuaded.
-                end = -float(likely[ends].logsumexp(-1))
                 done = length(self.unit, text, len(tokens))
                 miss = abs(done - goal) * rate(self.unit, done, len(tokens))
-                yield Ending(tokens[len(written) :], miss, (nats + end) / (len(tokens) - len(written) + 1))
+                yield Ending(tokens[len(written) :], miss, nats / max(1, len(tokens) - len(written)))
             if len(tokens) >= most or self.stopped():
                 return
             # An end mark amid a sentence, which the count asks for near the goal, would leave nothing to choose from.
-            token = self._chosen(likely.index_fill(0, ends, -torch.inf), random)
+            token = _chosen(likely.index_fill(0, ends, -torch.inf), random, temperature)
             nats -= float(likely[token])
             tokens.append(token)
             if signal is not None:
@@ -131,8 +133,10 @@ class Landing:
         text = "" if self.unit == "tokens" else self.tokenizer.decode(tokens)
         return in_tokens(goal, self.unit, text, len(tokens))
 
-    def _chosen(self, logits: Tensor, random: torch.Generator | None) -> int:
-        if random is None:
-            return int(logits.argmax())
-        best, tokens = logits.topk(TOP_K)
-        return int(tokens[torch.multinomial(torch.softmax(best / TEMPERATURE, -1), 1, generator=random)])
+
+def _chosen(logits: Tensor, random: torch.Generator, temperature: float) -> int:
+    """A token by its likelihood; the likeliest at temperature 0."""
+    if temperature == 0:
+        return int(logits.argmax())
+    best, tokens = logits.topk(TOP_K)
+    return int(tokens[torch.multinomial(torch.softmax(best / temperature, -1), 1, generator=random)])

@@ -15,6 +15,8 @@ def ask(**changes) -> RunSettings:
     settings = {
         "prompt": "Write a long story about a lighthouse.",
         "method": "exp_decay",
+        # In bf16 processors differ in the last bits, so that samples do as well.
+        "precision": "fp32",
         "max_new_tokens": 120,
         "watch": QUIET,
     }
@@ -65,7 +67,7 @@ def test_a_better_end_is_looked_for_while_there_is_room(lab, monkeypatch):
     monkeypatch.setattr(Landing, "_best", looked)
     _, finish = run(lab, ask(target=37, landing=2))
     misses = [found.miss for found in looks if found is not None]
-    assert len(looks) > 1 and all(miss > 1 for miss in misses[:-1]) and abs(finish.error) == misses[-1]
+    assert len(looks) > 1 and all(miss > NEAR for miss in misses[:-1]) and abs(finish.error) == misses[-1]
 
 
 def test_a_stop_is_heard_while_endings_are_tried(lab, monkeypatch):

@@ -66,7 +66,9 @@ adapters: $(VENV)/.runs
 	$(LONG) $(LONGER) --method sft_ntk --ratio 16 --out assets/adapters/sft_ntk
 	$(LONG) $(LONGER) --method sft_dynamic --out .cache/training/long/sft_dynamic
 	$(LONG) --method sft_dynamic --start .cache/training/long/sft_dynamic --samples 36 --shortest 3000 --longest 5120 \
-		--out assets/adapters/sft_dynamic
+		--out .cache/training/longer/sft_dynamic
+	$(LONG) --method sft_dynamic --start .cache/training/longer/sft_dynamic --samples 40 --shortest 3200 --longest 6600 \
+		--segment 256 --out assets/adapters/sft_dynamic
 
 lengths: $(VENV)/.develops
 	@$(MODEL)

@@ -119,7 +119,10 @@ def _ranged(chosen: str) -> list[str]:
 
 
 def _comparison(results: Results, chosen: str) -> str:
-    note = "SD is of the absolute error. The perplexity ratio is that of the whole file, whatever the range."
+    note = (
+        "SD is of the absolute error. The perplexity ratio, whatever the range, is of the answers to questions with "
+        "targets in range, each cut with the untouched model’s own to the shorter of both."
+    )
     table = _table(lengths.comparison(results, chosen))
     return _panel(f'{table}<p class="ll-hint">{note}</p>')
 

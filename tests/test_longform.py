@@ -89,8 +89,9 @@ def test_a_batch_writes_what_single_runs_write(models, monkeypatch):
     lab = Lab(models)
     compressed = {"pic": "dynamic", "ratio": 4.0, "initial": 2, "recent": 40, "precision": "fp32", "max_new_tokens": 60}
     asked = [RunSettings(prompt=text, watch=Watch(enabled=False), **compressed) for text in ("Why?", "Tell a story.")]
+    monkeypatch.setattr(longform, "ENOUGH", 2)
     batch = dict(longform.responses(lab, asked))
-    monkeypatch.setattr(longform, "LLAMA_SHAPED", frozenset())
+    monkeypatch.setattr(longform, "ENOUGH", 3)
     assert dict(longform.responses(lab, asked)) == batch and max(len(found.tokens) for found in batch.values()) == 60
 
 

@@ -29,6 +29,7 @@ from backend.steps import Finish, Step
 
 NGRAM = 4
 SEVERE = 0.5
+ENOUGH = 16
 PROMPTS = (
     "Explain how a refrigerator keeps food cold.",
     "Describe the life cycle of a star for a curious teenager.",
@@ -107,7 +108,8 @@ def earlier(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def responses(lab: Lab, asked: Sequence[RunSettings]) -> Iterator[tuple[int, Response]]:
-    """(place, response) of settings that are alike but for prompt and seed: all at once, where batches can do it."""
+    """(place, response) of settings that are alike but for prompt and seed: all at once, where batches can do it and
+    there are enough of them; the last long responses of a batch are written slower than by themselves."""
     first = asked[0]
     adapter = adapters.find(first.method, first.model)
     loaded = lab.models.load(first.model, first.precision, adapter.path if adapter else None)
@@ -115,7 +117,7 @@ def responses(lab: Lab, asked: Sequence[RunSettings]) -> Iterator[tuple[int, Res
     policy = Policy.of(first)
     short = all(len(request.ids) <= policy.initial + policy.recent for request in requests)
     alike = policy.window is None and first.repetition_penalty == 1 and (short or policy.kind != "dynamic")
-    if not alike or loaded.capabilities.family not in LLAMA_SHAPED:
+    if len(asked) < ENOUGH or not alike or loaded.capabilities.family not in LLAMA_SHAPED:
         yield from ((place, _alone(lab, one)) for place, one in enumerate(asked))
         return
     sampling = Sampling(first.temperature, first.top_k, first.top_p, first.seed)

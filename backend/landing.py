@@ -86,7 +86,14 @@ class Landing:
             self._plan = [*best.tokens, self.ends[0]] if best is not None and near else []
             self._kept = (list(written), best) if best is not None else None
             self._next = len(written) + RETRY
-        return self._plan.pop(0) if self._plan else None
+        return self._plan.pop(0) if self._plan else self._onward(logits, written, left)
+
+    def _onward(self, logits: Tensor, written: list[int], left: int) -> int | None:
+        """The likeliest token that goes on, where a model that reads a count would end amid a sentence."""
+        if int(logits.argmax()) not in self.ends or not -SLACK < left <= REACH or len(written) + 1 >= self.cap:
+            return None
+        ends = torch.tensor(self.ends, device=logits.device)
+        return None if final(self.tokenizer.decode(written)) else int(logits.index_fill(0, ends, -torch.inf).argmax())
 
     def _best(self, logits, cache, signal, written: list[int], goal: int) -> Ending | None:
         random, best = torch.Generator().manual_seed(self.seed), self._still(written)

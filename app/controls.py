@@ -10,6 +10,7 @@ import gradio as gr
 
 from app import live
 from app.buttons import QUIET
+from app.model import ModelChoice
 from app.share import flat, settings_of
 from backend import adapters
 from backend.adapters import LongformSettings
@@ -45,13 +46,6 @@ PICS = {
     "naive": ("Naive", "Every position divided by the ratio."),
     "ntk": ("NTK", "The rotation slowed by the ratio on RoPE's base."),
     "dynamic": ("Dynamic", "Only the middle is compressed; start and recent tokens keep their distance."),
-}
-PRECISIONS = {
-    "bf16": ("bf16", ""),
-    "fp32": ("fp32", ""),
-    "int8": ("int8", "Weights in 8 bits."),
-    "int4": ("int4", "Weights in 4 bits, on the CPU."),
-    "4bit": ("4-bit", "Weights in 4 bits, by bitsandbytes."),
 }
 ON, OFF, CUSTOM = "on", "off", "number"
 LONG_CAP = 3072
@@ -135,9 +129,9 @@ def _within(part: Any, value: Any) -> Any:
     return value
 
 
-def build(prompt: gr.Textbox, models: Sequence[str], missing: Mapping[Any, str | None]) -> Form:
-    """Makes the form around `prompt` in the current Gradio context. missing: why a length method
-    cannot be used, or None where it can."""
+def build(prompt: gr.Textbox, choice: ModelChoice, missing: Mapping[Any, str | None]) -> Form:
+    """Makes the form around `prompt` and `choice` in the current Gradio context. missing: why a length method cannot be
+    used, or None where it can."""
     parts: dict[str, Any] = {"prompt": prompt}
     with gr.Column(elem_classes=["ll-panel"]):
         live.heading("Length", "how much it writes")
@@ -205,16 +199,9 @@ def build(prompt: gr.Textbox, models: Sequence[str], missing: Mapping[Any, str |
             parts["seed"] = gr.Number(0, label="Seed", precision=0, minimum=0, maximum=2**32 - 1, elem_id="seed")
     with gr.Column(elem_classes=["ll-panel", "adv"]):
         live.heading("Model and probes", "what runs, and what is watched")
-        parts["model"] = gr.Dropdown(list(models), value=models[0], label="Model", elem_id="model")
-        parts["precision"] = live.choice("precision", "Precision", precision_options(None), "bf16")
-        with gr.Row():
-            parts["layer"] = gr.Dropdown(
-                [(str(i), i) for i in range(30)], value=0, label="Layer", min_width=80, elem_id="layer"
-            )
-            parts["head"] = gr.Dropdown(
-                [(str(i), i) for i in range(9)], value=0, label="Head", min_width=80, elem_id="head"
-            )
-            parts["every"] = gr.Number(4, label="Every n tokens", precision=0, minimum=1, maximum=1000, min_width=80)
+        every = gr.Number(4, label="Every n tokens", precision=0, minimum=1, maximum=1000, min_width=80, render=False)
+        choice.render(every)
+    parts |= {**choice.parts, "every": every}
     aims = [parts[name] for name in ("target", "unit", "landing", "limit")]
     parts["method"].change(_aims, [parts["method"]], aims, queue=False, **QUIET)
     given = [parts[name] for name in ("pic", "ratio", "initial", "recent", "max_new_tokens")]
@@ -257,20 +244,14 @@ def trained_positions(method: Method, model: str) -> LongformSettings | None:
 
 
 def gates(form: Form, can: Capabilities, missing: Mapping[Any, str | None]) -> dict[Any, Any]:
-    """Updates that switch off, with the reason, what the model does not allow, and list its layers and heads."""
+    """Updates that switch off, with the reason, what the model does not allow."""
     window = can.unsupported.get("window", "")
-    watched = can.unsupported.get("probes", "")
     return {
         form.limit: gr.update(**_limit(missing)),
         form.method: gr.update(options=method_options(missing)),
         form.pic: gr.update(options=pic_options(can)),
-        form.precision: gr.update(options=precision_options(can)),
         form.windowed: gr.update(interactive=not window, info=window or None),
         form.window: gr.update(interactive=not window),
-        form.layer: gr.update(
-            choices=[(str(i), i) for i in range(can.layers)], interactive=not watched, info=watched or None
-        ),
-        form.head: gr.update(choices=[(str(i), i) for i in range(can.heads)], interactive=not watched),
     }
 
 
@@ -301,10 +282,6 @@ def pic_options(can: Capabilities | None) -> list[dict[str, str]]:
     ]
 
 
-def precision_options(can: Capabilities | None) -> list[dict[str, str]]:
-    """Options of the weights' precision; what this machine cannot do is off."""
-    missing = can.unsupported if can else {}
-    return [
-        {"id": name, "label": label, "hint": hint, "off": missing.get(name, "")}
-        for name, (label, hint) in PRECISIONS.items()
-    ]
+def offered(options: Sequence[Mapping[str, str]]) -> list[tuple[str, str]]:
+    """Choices of a dropdown: the options that are not off."""
+    return [(option["label"], option["id"]) for option in options if not option["off"]]

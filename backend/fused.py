@@ -150,7 +150,7 @@ class Fused:
         """Next-token logits [n, vocabulary]."""
         if len(hidden) > 1:
             return self.head(0, hidden)
-        out = torch.empty(1, self.head.kernel.weight.shape[1])
+        out = torch.empty(1, self.head.kernel.weight.shape[1], dtype=torch.float32)
         decoder.logits(torch.get_num_threads(), self.head.kernel, hidden[0].float().numpy(), out[0].numpy())
         return out
 
@@ -187,7 +187,8 @@ class Fused:
 
     def _parameters(self) -> decoder.Layers:
         norms = [[getattr(layer, name) for layer in self.layers] for name in ("before", "after", "q_norm", "k_norm")]
-        weights = [torch.stack([norm[0].float() if norm else torch.empty(0) for norm in each]) for each in norms]
+        none = torch.empty(0, dtype=torch.float32)
+        weights = [torch.stack([norm[0].float() if norm else none for norm in each]) for each in norms]
         products = [each.kernel for each in (self.qkv, self.out, self.gate_up, self.down)]
         return decoder.Layers._make([*products, *map(stored, (*weights, self.norm[0].float())), self.norm[1]])
 

@@ -27,6 +27,7 @@ CHARTS = ("length", "entropy", "logits", "states")
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script> Repeat that."
 MISSING = "/no/such/folder"
 LONG = 120_000
+PLOT = "document.querySelector(`#chart-${n} .ll-plot`)"
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +90,26 @@ class Visitor:
         data = "document.querySelector(`#chart-${n} .ll-chart`).dataset"
         self.page.wait_for_function(f"(n) => {data}.drawn === {data}.received", arg=name)
 
+    def ranges(self, name: str) -> list[list[float]]:
+        """What a chart shows across and up."""
+        axes = "[layout.xaxis.range, layout.yaxis.range]"
+        return self.page.evaluate(f"(n) => {{ const {{layout}} = {PLOT}; return {axes}; }}", name)
+
+    def zooms(self, name: str, run: str) -> list[list[float]]:
+        """Draws a box in a chart with the mouse, once it shows that run; returns the ranges that it then shows."""
+        area = self.page.locator(f"#chart-{name} .nsewdrag").first
+        area.scroll_into_view_if_needed()
+        self.page.wait_for_function(f"([n, run]) => {PLOT}.layout.uirevision === run", arg=[name, run])
+        self.page.evaluate(f"(n) => {PLOT}.once('plotly_relayout', () => {PLOT}.dataset.zoomed = 1)", name)
+        box = area.bounding_box()
+        corners = [(box["x"] + part * box["width"], box["y"] + part * box["height"]) for part in (0.25, 0.75)]
+        self.page.mouse.move(*corners[0])
+        self.page.mouse.down()
+        self.page.mouse.move(*corners[1], steps=3)
+        self.page.mouse.up()
+        self.page.wait_for_selector(f"#chart-{name} [data-zoomed]")
+        return self.ranges(name)
+
     def field(self, name: str) -> str:
         return self.page.inner_text(f"#figures-run [data-field={name}]")
 
@@ -144,21 +165,22 @@ def link(**settings) -> str:
 
 
 def test_a_generation_draws_each_chart_once_keeps_the_zoom_and_ends_on_its_last_frame(visit):
-    visitor = visit(query=link(prompt="Why is the sky blue?", max_new_tokens=60))
+    visitor = visit(query=link(prompt="Write a long story about the sea.", max_new_tokens=400))
     visitor.generate()
-    zoom = "{'xaxis.range': [10, 30], 'yaxis.range': [0.5, 2]}"
-    visitor.page.wait_for_function("document.querySelector('#chart-entropy .ll-chart').dataset.drawn > 1")
-    visitor.page.evaluate(f"Plotly.relayout(document.querySelector('#chart-entropy .ll-plot'), {zoom})")
-    assert "after 60 tokens" in visitor.ends()
-    assert visitor.tokens == 60
+    run = visitor.chart("length")["run"]
+    zoomed = {name: (visitor.zooms(name, run), int(visitor.chart(name)["drawn"])) for name in CHARTS}
+    assert "after 400 tokens" in visitor.ends()
+    assert visitor.tokens == 400
     for name in CHARTS:
         visitor.settles(name)
         chart = visitor.chart(name)
         assert chart["created"] == "1", name
         assert chart["received"] == visitor.chart("length")["received"], f"{name} missed the last frame"
+        ranges, drawn = zoomed[name]
+        assert int(chart["drawn"]) > drawn, f"{name} was not drawn again"
+        assert visitor.ranges(name) == ranges, f"{name} lost its zoom"
     last = visitor.page.evaluate("document.querySelector('#chart-length .ll-plot').data[1].x.at(-1)")
-    assert last == 60
-    assert visitor.page.evaluate("document.querySelector('#chart-entropy .ll-plot').layout.xaxis.range") == [10, 30]
+    assert last == 400
     assert int(visitor.chart("length")["received"]) >= 3
 
 
@@ -353,6 +375,42 @@ def test_a_model_that_cannot_be_loaded_is_explained_and_another_may_be_chosen(vi
     expect(visitor.page.locator("#model-state")).to_contain_text("There is no folder")
     visitor.page.click("#go")
     expect(visitor.page.locator("#figures-run .ll-message")).to_contain_text("There is no folder")
+
+
+@pytest.mark.parametrize(("tab", "prefix", "figures"), [("Compare", "c", "compare"), ("Long context", "l", "long")])
+def test_a_tab_has_a_model_of_its_own(visit, tab, prefix, figures):
+    visitor = visit()
+    page = visitor.page
+    page.get_by_role("tab", name=tab).click()
+    note = page.locator(f"#{prefix}-model-state")
+    expect(note).to_contain_text("30 layers of 9 heads")
+    page.locator(f"#choice-{prefix}-precision label", has=page.locator("input[value=fp32]")).click()
+    expect(note).to_contain_text("fp32 on", timeout=LONG)
+    page.locator(f"#{prefix}-model input").click()
+    page.get_by_role("option", name=MISSING).click()
+    expect(note).to_contain_text("There is no folder")
+    expect(page.locator(f"#{prefix}-again")).to_be_visible()
+    page.click(f"#{prefix}-go")
+    expect(page.locator(f"#figures-{figures} .ll-message")).to_contain_text("There is no folder")
+    page.get_by_role("tab", name="Generate").click()
+    expect(page.locator("#model-state")).to_contain_text("bf16 on")
+
+
+def test_a_comparison_offers_the_methods_of_its_model(visit):
+    page = visit().page
+    page.get_by_role("tab", name="Compare").click()
+    method = page.get_by_label("Method").locator("visible=true").first
+    method.click()
+    page.get_by_role("option", name="PIC-SFT NTK").click()
+    ratio = page.get_by_label("Ratio").locator("visible=true").first
+    expect(ratio).to_have_value("16")
+    page.locator("#c-model input").click()
+    page.get_by_role("option", name=MISSING).click()
+    expect(method).to_have_value("Free")
+    expect(ratio).to_have_value("1")
+    method.click()
+    expect(page.get_by_role("option", name="Decay")).to_be_visible()
+    expect(page.get_by_role("option", name="LDPE")).to_have_count(0)
 
 
 def test_two_visitors_at_once_get_their_own_runs(visit):

@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from urllib.parse import parse_qsl
 
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from app import controls, page
+from app import controls, model, page
 from app.api import endpoint
 from app.frames import PATH, Frame, Stream, Streams
 from app.runs import SLOWEST, Runs, batches
@@ -53,7 +53,7 @@ SETTINGS = st.builds(
 @pytest.fixture(scope="module")
 def form() -> controls.Form:
     with gr.Blocks(analytics_enabled=False):
-        return controls.build(gr.Textbox(), ["embedded"], available("embedded"))
+        return controls.build(gr.Textbox(), model.build(["embedded"]), available("embedded"))
 
 
 @hypothesis.settings(deadline=None)
@@ -221,9 +221,9 @@ def test_a_visitor_s_new_run_ends_the_one_before():
         assert first.stopped and runs.of("me", "compare") is second
 
 
-def handlers(name: str, runs: Runs) -> list[Callable]:
+def handlers(name: str, runs: Runs, models: Sequence[str] = ("embedded",)) -> list[Callable]:
     """The functions of that name behind the page."""
-    functions = page.build(Lab(Models(["embedded"])), available, runs).fns.values()
+    functions = page.build(Lab(Models(models)), available, runs).fns.values()
     return [function.fn for function in functions if function.name == name]
 
 
@@ -252,7 +252,7 @@ def test_a_reading_stopped_before_its_first_chunk_ends_as_stopped(whole, words, 
         return read(lab, tokens, settings, control)
 
     monkeypatch.setattr(long_context, "read", stopping)
-    asked = ["", 600, 256, 4, ["Plain", "Λ"], 0, 0]
+    asked = ["", 600, 256, 4, ["Plain", "Λ"], "embedded", "bf16", 0, 0]
     *_, last = start(SimpleNamespace(session_hash="me"), BUILT_IN, *asked)
     assert json.loads(last)["parts"]["long"] | {"state": "good", "message": words} == json.loads(last)["parts"]["long"]
 
@@ -291,11 +291,123 @@ def test_the_endpoint_looks_at_nothing_that_it_does_not_send(lab, monkeypatch):
 
 def test_a_model_that_cannot_run_is_said_when_it_is_chosen(tiny_folder):
     folder = str(tiny_folder("mistral", sliding_window=16))
-    demo = page.build(Lab(Models([folder])), available, Runs())
-    [describe] = [function.fn for function in demo.fns.values() if function.name == "describe"]
-    told = {part.elem_id: update for part, update in describe(folder, "fp32").items()}
+    describe, *_ = handlers("describe", Runs(), [folder])
+    told = {part.elem_id: update for part, update in describe(folder, "fp32", 0, 0).items()}
     assert "choose one without" in told["model-state"] and 'data-state="bad"' in told["model-state"]
     assert not told["again"]["visible"]
+
+
+def test_layer_head_and_compressions_are_those_of_the_chosen_model(tiny_folder):
+    mpt = str(tiny_folder("mpt"))
+    _, of_compare, _ = handlers("describe", Runs(), ["embedded", mpt])
+    *_, layer, head, first, second, _, _ = of_compare(mpt, "fp32", 12, 1, "dynamic", "none", "ntk", "naive").values()
+    assert layer["choices"] == [("0", 0), ("1", 1), ("2", 2)] and layer["value"] == 0
+    assert len(head["choices"]) == 4 and "value" not in head
+    assert first["choices"] == second["choices"] == [("Plain", "none")]
+    assert first["value"] == "none" and "value" not in second
+
+
+def test_methods_to_compare_follow_the_model(tiny_folder):
+    other = str(tiny_folder("gpt_neox"))
+    [methods] = handlers("methods", Runs(), ["embedded", other])
+    chosen = ["sft_ntk", "ldpe", "prompted", "none"]
+    for name in ("embedded", other):
+        offered = {method for method, why in available(name).items() if why is None}
+        updates = methods(name, *chosen)
+        for method, update in zip(chosen, updates[::3], strict=True):
+            assert {value for _, value in update["choices"]} == offered
+            assert update.get("value", method) == (method if method in offered else "none")
+        assert updates[1:3] == (["ntk", 16] if name == "embedded" else ["none", 1])
+        assert updates[4:6] == [gr.skip()] * 2
+
+
+def test_positions_to_compare_are_as_trained_on_the_chosen_model(tiny_folder):
+    other = str(tiny_folder("gpt_neox"))
+    as_trained, *_ = handlers("as_trained", Runs(), ["embedded", other])
+    assert as_trained("sft_ntk", "embedded", "none", 1) == ["ntk", 16]
+    assert as_trained("sft_ntk", other, "none", 1) == [gr.skip()] * 2
+
+
+@pytest.fixture
+def asked(monkeypatch) -> list[RunSettings]:
+    """The settings of every run that the lab was asked for."""
+    asked, stream = [], Lab.stream
+
+    def noted(lab, settings, control):
+        asked.append(settings)
+        return stream(lab, settings, control)
+
+    monkeypatch.setattr(Lab, "stream", noted)
+    return asked
+
+
+def test_a_comparison_runs_on_the_chosen_model(tiny_folder, asked):
+    other = str(tiny_folder("gpt_neox"))
+    [compare] = handlers("compare", Runs(), ["embedded", other])
+    slots = ["none", 10, "none", 1, 0, "exp_decay", 10, "dynamic", 4, 0]
+    *_, last = compare(SimpleNamespace(session_hash="me"), other, "fp32", 2, 3, "Why?", 0, 0, 5, 2, *slots, *slots)
+    assert json.loads(last)["parts"]["compare"]["state"] == "good"
+    assert [(settings.model, settings.precision) for settings in asked] == [(other, "fp32")] * 2
+    assert [(settings.watch.layer, settings.watch.head) for settings in asked] == [(2, 3)] * 2
+
+
+@pytest.mark.parametrize(("name", "recent"), [("embedded", 600), ("other", 64)])
+def test_what_dynamic_compression_leaves_alone_is_as_trained_on_the_chosen_model(name, recent, tiny_folder, asked):
+    other = str(tiny_folder("gpt_neox"))
+    chosen = other if name == "other" else name
+    [compare] = handlers("compare", Runs(), ["embedded", other])
+    slots = ["sft_dynamic", 10, "dynamic", 4, 0] * 4
+    *_, last = compare(SimpleNamespace(session_hash="me"), chosen, "bf16", 0, 0, "Why?", 0, 0, 2, 2, *slots)
+    assert asked[0].recent == recent
+    assert ("No adapter for sft_dynamic" in json.loads(last)["parts"]["compare"]["message"]) == (name == "other")
+
+
+def read_long(models: Sequence[str], ways: Sequence[str], *on: str | int) -> dict:
+    """What the Long context tab says at last of 600 tokens read in these ways on a model, precision, layer and head."""
+    [start] = handlers("start", Runs(), models)
+    *_, last = start(SimpleNamespace(session_hash="me"), BUILT_IN, "", 600, 256, 4, ways, *on)
+    return json.loads(last)["parts"]["long"]
+
+
+def test_a_long_text_is_read_by_the_chosen_model(tiny_folder, monkeypatch):
+    other = str(tiny_folder("gpt_neox"))
+    read, seen = long_context.read, []
+
+    def noted(lab, tokens, settings, control):
+        seen.append(settings)
+        return read(lab, tokens, settings, control)
+
+    monkeypatch.setattr(long_context, "read", noted)
+    told = read_long(["embedded", other], ["Plain", "Dynamic × 4"], other, "fp32", 2, 3)
+    assert told["state"] == "good" and "Over 600 tokens" in told["message"]
+    assert [(settings.model, settings.precision) for settings in seen] == [(other, "fp32")] * 2
+    assert [(settings.watch.layer, settings.watch.head) for settings in seen] == [(2, 3)] * 2
+
+
+@pytest.mark.parametrize(
+    ("ways", "on", "words"),
+    [
+        (["Plain"], ("fp32", 3, 0), "3 layers of 4 heads: watch a layer from 0 to 2"),
+        (["Plain"], ("fp32", 0, 4), "a head from 0 to 3"),
+        (["Plain"], ("int4", 0, 0), "do not cover the layers of mpt"),
+        (["NTK × 4"], ("fp32", 0, 0), "no RoPE base to change"),
+        (["Dynamic × 4"], ("fp32", 0, 0), "no position ids to compress"),
+    ],
+)
+def test_what_a_model_does_not_allow_to_a_long_text_is_a_sentence(ways, on, words, tiny_folder):
+    mpt = str(tiny_folder("mpt"))
+    told = read_long([mpt], ways, mpt, *on)
+    assert told["state"] == "bad" and words in told["message"]
+
+
+def test_ways_to_read_that_a_model_does_not_allow_are_not_offered_and_say_why(tiny_folder):
+    mpt = str(tiny_folder("mpt"))
+    *_, of_long = handlers("describe", Runs(), ["embedded", mpt])
+    *_, ways = of_long(mpt, "fp32", 0, 0, ["Λ", "NTK × 4"]).values()
+    assert ways["choices"] == ["Plain", "Λ", "Λ without sinks"] and ways["value"] == ["Λ"]
+    assert "no RoPE base" in ways["info"] and "no position ids" in ways["info"]
+    *_, ways = of_long("embedded", "bf16", 0, 0, ["Λ"]).values()
+    assert len(ways["choices"]) == 5 and ways["info"] is None
 
 
 def test_the_page_names_no_address_outside_this_machine():

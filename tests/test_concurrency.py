@@ -40,6 +40,22 @@ def together(lab: Lab, all_asked: Sequence[RunSettings]) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt_neox", "gptj"])
+@pytest.mark.parametrize("policy", ["dynamic", "window, near limit"])
+def test_a_run_goes_on_while_another_model_is_loaded(family: str, policy: str, tiny_folder):
+    """transformers makes the type of the model it loads everybody's default meanwhile."""
+    folder = str(tiny_folder(family))
+    lab = Lab(Models([folder]))
+    chosen = POLICIES[policy].model_dump(exclude={"prompt", "model", "precision", "watch"})
+    asked = asking(**chosen | {"model": folder, "precision": "fp32", "max_new_tokens": 30})
+    alone = tokens(lab, asked)
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        assert tokens(lab, asked) == alone
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt_neox", "gptj"])
 def test_users_with_different_settings_get_what_they_would_get_alone(family: str, tiny_folder):
     folder = str(tiny_folder(family))
     lab = Lab(Models([folder]))

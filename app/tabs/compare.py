@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
 import gradio as gr
 
-from app import charts, controls, live, overlays, text
+from app import charts, controls, live, model, overlays, text
 from app.buttons import QUIET, Buttons
 from app.frames import Frame
+from app.model import ModelChoice, narrowed
 from app.numbers import in_range
 from app.overlays import Named
 from app.runs import Run, Runs
+from app.share import settings_of
 from app.tabs.generate import Adapters
 from app.view import ended_words, ending, follow, sentence
+from backend.capabilities import Capabilities
 from backend.engine import Control
-from backend.settings import LIMIT_METHODS, Method, RunSettings, Watch
+from backend.settings import LIMIT_METHODS, LONG_METHODS, Method, RunSettings
 
 PLACE = "compare"
 NAMES = ("A", "B", "C", "D")
 PERIOD = 0.33
-MODEL: str = RunSettings.model_fields["model"].default
+LAYER = 12
+COMMON = (*model.NAMES, "prompt", "seed", "temperature", "max_new_tokens")
 DEFAULTS = (
     {"pic": "none", "ratio": 1.0, "window": 0},
     {"pic": "none", "ratio": 1.0, "window": 32},
@@ -55,9 +59,10 @@ class Slot:
         return [self.method, self.target, self.pic, self.ratio, self.window]
 
 
-def build(lab: Any, runs: Runs, adapters: Adapters) -> None:
-    """Makes the tab where it is called."""
-    missing = adapters(lab.models.names()[0])
+def build(lab: Any, runs: Runs, adapters: Adapters, opens: Callable[..., Any]) -> None:
+    """Makes the tab where it is called. opens: the event of the page's opening."""
+    choice = model.build(lab.models.names(), "c-", LAYER)
+    methods = _methods(adapters(choice.model.value))
     with gr.Row(elem_classes=["ll-panel", "ll-common"]):
         prompt = gr.Textbox(controls.DEFAULT_PROMPT, label="Prompt", lines=2, max_lines=6, scale=4, elem_id="c-prompt")
         slots_shown = gr.Radio([2, 3, 4], value=3, label="Settings", scale=1, min_width=180, elem_id="c-count")
@@ -73,6 +78,7 @@ def build(lab: Any, runs: Runs, adapters: Adapters) -> None:
             min_width=120,
             elem_id="c-cap",
         )
+        choice.render()
         with gr.Row(elem_classes=["ll-buttons"]):
             go = gr.Button("Compare", variant="primary", elem_classes=["ll-go"], elem_id="c-go", min_width=110)
             stop = gr.Button("Stop", elem_classes=["ll-stop"], elem_id="c-stop", min_width=70, interactive=False)
@@ -85,9 +91,10 @@ def build(lab: Any, runs: Runs, adapters: Adapters) -> None:
                 elem_classes=["ll-panel", f"ll-slot-{name.lower()}"], visible=name != "D", min_width=240
             ) as column:
                 live.heading(name, "")
-                slots.append(_slot(defaults, missing))
+                slots.append(_slot(defaults, methods, choice))
                 live.response(f"c-{name.lower()}", f"Response {name}")
             columns.append(column)
+    inputs = [*choice.inputs, prompt, seed, temperature, cap, slots_shown, *(p for slot in slots for p in slot.inputs)]
     with gr.Row(elem_classes=["ll-grid", "ll-large"]):
         for name, title, hint, _ in CHARTS:
             live.chart(name, title, hint)
@@ -95,25 +102,26 @@ def build(lab: Any, runs: Runs, adapters: Adapters) -> None:
             "c-positions",
             "Perceived positions",
             "How far each earlier token seems from the last one",
-            _preview([_defaults(defaults) for defaults in DEFAULTS[:3]]),
+            _preview(_settings([part.value for part in inputs])),
         )
     stream = live.stream(Frame({name: charts.encode(draw([])) for name, *_, draw in CHARTS}))
-    common = [prompt, slots_shown, seed, temperature, cap]
-    inputs = [*common, *(part for slot in slots for part in slot.inputs)]
     quiet = QUIET | {"queue": False}
 
     slots_shown.change(
         lambda chosen: [gr.update(visible=i < chosen) for i in range(len(NAMES))], [slots_shown], columns, **quiet
     )
     gr.on(
-        [part.change for part in [slots_shown, cap, *(p for slot in slots for p in slot.inputs)]],
+        [part.change for part in [choice.model, cap, *inputs[len(COMMON) :]]],
         _previewing,
         inputs,
         [preview],
         trigger_mode="always_last",
         js=in_range(inputs),
+        # A compression that another model takes away comes here before the layer that it takes away as well.
+        preprocess=False,
         **quiet,
     )
+    _follow(choice, lab, adapters, slots, opens)
 
     def compare(request: gr.Request, *values: Any) -> Iterator[str]:
         try:
@@ -138,26 +146,60 @@ def build(lab: Any, runs: Runs, adapters: Adapters) -> None:
     )
 
 
-def _slot(defaults: dict[str, Any], missing: Any) -> Slot:
-    methods = [(label, method) for method, (label, _) in controls.METHODS.items() if not missing.get(method)]
+def _slot(defaults: dict[str, Any], methods: list[tuple[str, str]], choice: ModelChoice) -> Slot:
     with gr.Row():
         method = gr.Dropdown(methods, value="none", label="Method", min_width=100)
         target = gr.Number(100, label="Target or limit", precision=0, minimum=1, min_width=80)
     with gr.Row():
         pic = gr.Dropdown(
-            [(label, pic) for pic, (label, _) in controls.PICS.items()],
-            value=defaults["pic"],
-            label="Compression",
-            min_width=100,
+            controls.offered(controls.pic_options(None)), value=defaults["pic"], label="Compression", min_width=100
         )
         ratio = gr.Number(defaults["ratio"], label="Ratio", minimum=0.05, min_width=60)
         window = gr.Number(defaults["window"], label="Λ window", info="0 is off", precision=0, minimum=0, min_width=60)
 
-    def as_trained(method: Method, *given: Any) -> list[Any]:
-        return controls.as_trained(method, MODEL, given)
+    def as_trained(method: Method, name: str, *given: Any) -> list[Any]:
+        return controls.as_trained(method, name, given)
 
-    method.input(as_trained, [method, pic, ratio], [pic, ratio], concurrency_limit=None, **QUIET)
+    method.input(as_trained, [method, choice.model, pic, ratio], [pic, ratio], concurrency_limit=None, **QUIET)
     return Slot(method, target, pic, ratio, window)
+
+
+def _follow(
+    choice: ModelChoice, lab: Any, adapters: Adapters, slots: Sequence[Slot], opens: Callable[..., Any]
+) -> None:
+    """Lets every setting offer what the chosen model has: methods as soon as it is chosen, compressions once it is
+    loaded."""
+    pics = [slot.pic for slot in slots]
+
+    def compressions(can: Capabilities, *chosen: str) -> dict[Any, Any]:
+        choices = controls.offered(controls.pic_options(can))
+        return {pic: narrowed(choices, value) for pic, value in zip(pics, chosen, strict=True)}
+
+    def methods(name: str, *chosen: Method) -> list[Any]:
+        choices = _methods(adapters(name))
+        return [update for method in chosen for update in _kept(method, name, choices)]
+
+    choice.tells(lab, opens, compressions, pics, pics)
+    choice.model.input(
+        methods,
+        [choice.model, *(slot.method for slot in slots)],
+        [part for slot in slots for part in (slot.method, slot.pic, slot.ratio)],
+        concurrency_limit=None,
+        preprocess=False,
+        **QUIET,
+    )
+
+
+def _methods(missing: Mapping[Any, str | None]) -> list[tuple[str, str]]:
+    return controls.offered(controls.method_options(missing))
+
+
+def _kept(method: Method, name: str, choices: Sequence[tuple[str, str]]) -> list[Any]:
+    """A setting's method, compression and ratio on another model: as the method was trained there, or without it."""
+    there = any(value == method for _, value in choices)
+    trained = controls.trained_positions(method, name) if there else None
+    positions = [trained.kind, trained.ratio] if trained else controls.UNCOMPRESSED[:2]
+    return [narrowed(choices, method), *(positions if method in LONG_METHODS else [gr.skip()] * 2)]
 
 
 def _frames(lab: Any, chosen: Sequence[RunSettings], run: Run) -> Iterator[Frame]:
@@ -201,38 +243,39 @@ def _drawn(named: Sequence[Named], frame: int, training_length: int | None) -> d
 
 
 def _settings(values: Sequence[Any]) -> list[RunSettings]:
-    prompt, count, seed, temperature, cap = values[:5]
+    common = dict(zip(COMMON, values, strict=False))
+    count, *rest = values[len(COMMON) :]
     per = len(DEFAULTS[0]) + 2
-    slots = [values[5 + i * per : 5 + (i + 1) * per] for i in range(int(count))]
-    if any(value is None for value in [seed, *(value for slot in slots for value in slot)]):
+    slots = [rest[i * per : (i + 1) * per] for i in range(int(count))]
+    if any(value is None for value in [*common.values(), *(value for slot in slots for value in slot)]):
         raise ValueError("a number is missing: fill in every box of the settings that are compared")
     return [
-        RunSettings(
-            prompt=prompt,
-            seed=seed,
-            temperature=temperature,
-            max_new_tokens=cap,
-            method=method,
-            **{"limit" if method in LIMIT_METHODS else "target": target},
-            pic=pic,
-            ratio=ratio,
-            window=window or None,
-            **_left_alone(method),
-            watch=Watch(layer=12),
+        settings_of(
+            common
+            | {
+                "method": method,
+                "limit" if method in LIMIT_METHODS else "target": target,
+                "pic": pic,
+                "ratio": ratio,
+                "window": window or None,
+            }
+            | _left_alone(method, common["model"])
         )
         for method, target, pic, ratio, window in slots
     ]
 
 
-def _left_alone(method: Method) -> dict[str, int]:
+def _left_alone(method: Method, name: str) -> dict[str, int]:
     """Initial and recent tokens that dynamic compression leaves alone: few, since answers are short, or as trained."""
-    found = controls.trained_positions(method, MODEL)
+    found = controls.trained_positions(method, name)
     return {"initial": found.initial, "recent": found.recent} if found else {"recent": 64}
 
 
 def _previewing(*values: Any) -> Any:
+    chosen = [*values]
+    chosen[COMMON.index("prompt")] = "…"
     try:
-        return _preview(_settings(["…", *values[1:]]))
+        return _preview(_settings(chosen))
     except ValueError:
         return gr.skip()
 
@@ -240,10 +283,6 @@ def _previewing(*values: Any) -> Any:
 def _preview(settings: Sequence[RunSettings]) -> str:
     named = [(name, describe(chosen), chosen) for name, chosen in zip(NAMES, settings, strict=False)]
     return charts.encode(overlays.positions(named, overlays.common_length(settings)))
-
-
-def _defaults(chosen: dict[str, Any]) -> RunSettings:
-    return _settings(["…", 1, 0, 0, 120, "none", 100, chosen["pic"], chosen["ratio"], chosen["window"]])[0]
 
 
 def describe(settings: RunSettings) -> str:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
-from app import charts, controls, live, presets
+from app import charts, controls, live, model, presets
 from app.buttons import QUIET, Buttons
 from app.charts import Past
 from app.controls import Form
 from app.frames import Frame
+from app.model import ModelChoice
 from app.numbers import in_range
 from app.runs import Runs, batches
 from app.share import from_query, to_query
@@ -55,30 +56,41 @@ class Parts:
     trace: gr.State
 
 
-def build(lab: Any, runs: Runs, adapters: Adapters) -> Parts:
-    """Makes the tab where it is called. adapters: why a length method cannot be used on a model, or None."""
+def build(lab: Any, runs: Runs, adapters: Adapters, opens: Callable[..., Any]) -> Parts:
+    """Makes the tab where it is called.
+
+    adapters: why a length method cannot be used on a model, or None. opens: the event of the page's opening.
+    """
     first = next(iter(presets.recorded().values()), None)
+    choice = model.build(lab.models.names())
     with gr.Row(elem_classes=["ll-toolbar"]):
         choose = _preset_buttons()
         files = _file_buttons()
-    parts = _layout(lab.models.names(), adapters, first)
+    parts = _layout(choice, adapters(choice.model.value), first)
+    form = parts.form
+    choice.tells(
+        lab,
+        opens,
+        lambda can: controls.gates(form, can, adapters(can.model)),
+        [form.limit, form.method, form.pic, form.windowed, form.window],
+    )
     _generation(parts, lab, runs)
     _steering(parts, runs)
     gr.on(
-        [part.change for part in parts.form.policy],
-        _previewer(parts.form),
-        parts.form.inputs,
+        [part.change for part in form.policy],
+        _previewer(form),
+        form.inputs,
         parts.previews,
         queue=False,
         trigger_mode="always_last",
-        js=in_range(parts.form.inputs),
+        js=in_range(form.inputs),
         **QUIET,
     )
     for title, button in choose.items():
         button.click(
-            _show_preset(parts.form, title),
+            _show_preset(form, title),
             None,
-            [parts.trace, parts.stream, *parts.form.inputs],
+            [parts.trace, parts.stream, *form.inputs],
             **QUIET,
         )
     _files(files, parts, runs, first)
@@ -91,7 +103,7 @@ def _preset_buttons() -> dict[str, gr.Button]:
         return {title: gr.Button(title, size="sm", min_width=60) for title in presets.recorded()}
 
 
-def _layout(models: Sequence[str], adapters: Adapters, first: Trace | None) -> Parts:
+def _layout(choice: ModelChoice, missing: Mapping[Any, str | None], first: Trace | None) -> Parts:
     settings = first.settings if first else RunSettings(prompt=controls.DEFAULT_PROMPT)
     with gr.Row(elem_classes=["ll-bench"], equal_height=False):
         with gr.Column(elem_classes=["ll-side"], scale=0, min_width=340):
@@ -121,7 +133,7 @@ def _layout(models: Sequence[str], adapters: Adapters, first: Trace | None) -> P
                     ["Simple", "Advanced"], value="Simple", show_label=False, container=False, elem_id="view", scale=2
                 )
                 reset = gr.Button("Reset", size="sm", elem_id="reset", min_width=60, scale=1)
-            form = controls.build(prompt, models, adapters(models[0]))
+            form = controls.build(prompt, choice, missing)
         with gr.Column(elem_classes=["ll-stage"], scale=1, min_width=320):
             figures = live.figures("run", FIELDS)
             live.response("run", "Response")

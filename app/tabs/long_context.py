@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,18 +10,21 @@ from typing import Any
 import gradio as gr
 from torch import Tensor
 
-from app import charts, live, passages
+from app import charts, controls, live, model, passages
 from app.buttons import QUIET, Buttons
 from app.frames import Frame
 from app.passages import Passage
 from app.runs import Runs, batches
+from app.share import settings_of
 from app.view import sentence
+from backend.capabilities import Capabilities
 from backend.engine import Control
 from backend.evaluation.perplexity import read, tokenise
 from backend.positions.policy import Policy
-from backend.settings import RunSettings, Watch
+from backend.settings import RunSettings
 
 PLACE = "long"
+LAYER = 12
 MAX_BYTES = 2_000_000
 LENGTHS = (1024, 2048, 4096, 8192, 16384, 32768, 65536)
 PERIOD = 0.5
@@ -43,8 +46,9 @@ CHARTS = (
 )
 
 
-def build(lab: Any, runs: Runs) -> None:
-    """Makes the tab where it is called."""
+def build(lab: Any, runs: Runs, opens: Callable[..., Any]) -> None:
+    """Makes the tab where it is called. opens: the event of the page's opening."""
+    choice = model.build(lab.models.names(), "l-", LAYER)
     with gr.Row(elem_classes=["ll-panel", "ll-common"]):
         with gr.Column(scale=3, min_width=300):
             source = gr.Radio([BUILT_IN, OWN], value=BUILT_IN, label="Text", elem_id="l-source")
@@ -65,10 +69,9 @@ def build(lab: Any, runs: Runs) -> None:
             window = gr.Slider(16, 8192, 1024, step=1, label="Λ window, in tokens", elem_id="l-window")
             sinks = gr.Slider(0, 256, 10, step=1, label="Sinks: first tokens always seen")
         with gr.Column(scale=2, min_width=200):
+            choice.render()
+        with gr.Column(scale=2, min_width=200):
             policies = gr.CheckboxGroup(list(POLICIES), value=["Plain", "Λ"], label="Read it", elem_id="l-policies")
-            with gr.Row():
-                layer = gr.Number(12, label="Layer", precision=0, minimum=0, min_width=70)
-                head = gr.Number(0, label="Head", precision=0, minimum=0, min_width=70)
             with gr.Row(elem_classes=["ll-buttons"]):
                 go = gr.Button("Read", variant="primary", elem_classes=["ll-go"], elem_id="l-go", min_width=90)
                 stop = gr.Button("Stop", elem_classes=["ll-stop"], elem_id="l-stop", min_width=70, interactive=False)
@@ -90,6 +93,7 @@ def build(lab: Any, runs: Runs) -> None:
     stream = live.stream(Frame(_drawn([], None)))
     source.change(lambda chosen: [gr.update(visible=chosen == OWN)] * 2, [source], [own, upload], queue=False, **QUIET)
     upload.upload(_uploaded, [upload], [own], **QUIET)
+    choice.tells(lab, opens, lambda can, chosen: {policies: gr.update(**_allowed(can, chosen))}, [policies], [policies])
 
     def start(
         request: gr.Request,
@@ -99,16 +103,16 @@ def build(lab: Any, runs: Runs) -> None:
         window: int,
         sinks: int,
         chosen: list[str],
-        layer: int,
-        head: int,
+        *on: Any,
     ) -> Iterator[str]:
         try:
-            plans = _plans(window, sinks, chosen, Watch(layer=layer, head=head))
+            plans = _plans(window, sinks, chosen, dict(zip(model.NAMES, on, strict=True)))
             with runs.started(request.session_hash, Control(), PLACE) as run:
                 yield run.stream.invitation
                 run.stream.show(_frame({"state": "busy", "message": "The text is being cut into tokens …"}))
-                tokens = _tokens(lab, own if source == OWN else built_in(), plans[0][1], length)
-                trained = lab.capabilities().training_length
+                first = plans[0][1]
+                tokens = _tokens(lab, own if source == OWN else built_in(), first, length)
+                trained = lab.capabilities(first.model, first.precision).training_length
                 readings: list[Passage] = []
                 for readings in _readings(lab, tokens, plans, run):
                     drawn = _drawn(readings, trained, id(run))
@@ -122,7 +126,7 @@ def build(lab: Any, runs: Runs) -> None:
     Buttons(PLACE, go, stop).starts(
         runs,
         start,
-        [source, own, length, window, sinks, policies, layer, head],
+        [source, own, length, window, sinks, policies, *choice.inputs],
         [stream],
         queue,
         heard="LengthLab.deliver('long', {state: 'busy', message: 'Waiting for the model …'})",
@@ -170,12 +174,22 @@ def _tokens(lab: Any, text: str, settings: RunSettings, length: int) -> Tensor:
     return tokenise(lab, text, settings, length)
 
 
-def _plans(window: int, sinks: int, chosen: Sequence[str], watch: Watch) -> list[tuple[str, RunSettings]]:
+def _allowed(can: Capabilities, chosen: Sequence[str]) -> dict[str, Any]:
+    """The ways to read that the model allows, those of them that are chosen, and why others are not there."""
+    off = {option["id"]: option["off"] for option in controls.pic_options(can)}
+    reasons = {name: off[changes.get("pic", "none")] for name, changes in POLICIES.items()}
+    names = [name for name, reason in reasons.items() if not reason]
+    told = " ".join(dict.fromkeys(filter(None, reasons.values())))
+    return {"choices": names, "value": [name for name in chosen if name in names], "info": told or None}
+
+
+def _plans(window: int, sinks: int, chosen: Sequence[str], on: dict[str, Any]) -> list[tuple[str, RunSettings]]:
+    """The ways to read that are chosen, with their settings. on: the settings of the model."""
     if not chosen:
         raise ValueError("nothing is chosen: tick Plain, Λ or another way to read")
     seen = {"window": window, "sinks": sinks}
     return [
-        (name, RunSettings(prompt="…", watch=watch, **((seen if "Λ" in name else {}) | changes)))
+        (name, settings_of({"prompt": "…"} | on | (seen if "Λ" in name else {}) | changes))
         for name, changes in POLICIES.items()
         if name in chosen
     ]

@@ -29,14 +29,16 @@ def place(cache: FramedCache) -> Place:
     groups = chunk.groups
     pieces = [(p.lo, p.hi, index) for index, group in enumerate(groups) for p in chunk.pieces.get(group, ())]
     moves = [move for group in (NEAR, SQUEEZED, CAPPED) for move in chunk.moves.get(group, ())]
-    still = torch.ones(1, cache.rope.width), torch.zeros(1, cache.rope.width)
+    # The type is always named: while another thread loads a model, the default is that model's.
+    none = torch.empty(0, 2, cache.rope.width, dtype=torch.float32)
+    still = none.new_ones(1, cache.rope.width), none.new_zeros(1, cache.rope.width)
     frames = [_stacked(move.phases or still).expand(move.hi - move.lo, -1, -1) for move in moves]
     return Place(
         chunk.write,
         np.array(pieces, dtype=np.int64),
         torch.cat([_stacked(chunk.turned[group]) for group in groups]).numpy(),
         np.concatenate([np.arange(0), *(np.arange(move.lo, move.hi) for move in moves)]),
-        torch.cat([torch.empty(0, 2, cache.rope.width), *frames]).numpy(),
+        torch.cat([none, *frames]).numpy(),
     )
 
 

@@ -35,6 +35,7 @@ RETRY = 4
 # Of the continuations that are sampled, in turn: likely words where these do, others where they do not.
 TEMPERATURES = (0.4, 0.6, 0.8, 1.0)
 TOP_K = 20
+STOPS = (".", "!", "?")
 
 
 class Ending(NamedTuple):
@@ -86,14 +87,7 @@ class Landing:
             self._plan = [*best.tokens, self.ends[0]] if best is not None and near else []
             self._kept = (list(written), best) if best is not None else None
             self._next = len(written) + RETRY
-        return self._plan.pop(0) if self._plan else self._onward(logits, written, left)
-
-    def _onward(self, logits: Tensor, written: list[int], left: int) -> int | None:
-        """The likeliest token that goes on, where a model that reads a count would end amid a sentence."""
-        if int(logits.argmax()) not in self.ends or not -SLACK < left <= REACH or len(written) + 1 >= self.cap:
-            return None
-        ends = torch.tensor(self.ends, device=logits.device)
-        return None if final(self.tokenizer.decode(written)) else int(logits.index_fill(0, ends, -torch.inf).argmax())
+        return self._plan.pop(0) if self._plan else None
 
     def _best(self, logits, cache, signal, written: list[int], goal: int) -> Ending | None:
         random, best = torch.Generator().manual_seed(self.seed), self._still(written)
@@ -115,17 +109,19 @@ class Landing:
     def _endings(
         self, logits, cache, signal, written, goal: int, random: torch.Generator, temperature: float
     ) -> Iterator[Ending]:
-        """Every sentence's end on one continuation."""
+        """Every sentence's end on one continuation, and what a full stop after any of its tokens would make one."""
         cache, signal, tokens, nats = copy.deepcopy(cache), copy.copy(signal), list(written), 0.0
         most = min(max(self._in_tokens(goal, written), len(written)) + SLACK, self.cap)
-        ends = torch.tensor(self.ends, device=logits.device)
+        ends, stops = torch.tensor(self.ends, device=logits.device), self._stops()
         while True:
             likely = torch.log_softmax(logits, -1)
             text = self.tokenizer.decode(tokens)
             if final(text):
-                done = length(self.unit, text, len(tokens))
-                miss = abs(done - goal) * rate(self.unit, done, len(tokens))
-                yield Ending(tokens[len(written) :], miss, nats / max(1, len(tokens) - len(written)))
+                yield self._ending(tokens, text, nats, len(written), goal)
+            elif len(tokens) < self.cap and final(f"{text}."):
+                stop = max(stops, key=lambda token: float(likely[token]))
+                ended = [*tokens, stop]
+                yield self._ending(ended, self.tokenizer.decode(ended), nats - float(likely[stop]), len(written), goal)
             if len(tokens) >= most or self.stopped():
                 return
             # An end mark amid a sentence, which the count asks for near the goal, would leave nothing to choose from.
@@ -135,6 +131,16 @@ class Landing:
             if signal is not None:
                 signal.retarget(self._in_tokens(goal, tokens))
             logits = self.runner.read(torch.tensor([token]), cache, None, signal)
+
+    def _ending(self, tokens: list[int], text: str, nats: float, before: int, goal: int) -> Ending:
+        done = length(self.unit, text, len(tokens))
+        miss = abs(done - goal) * rate(self.unit, done, len(tokens))
+        return Ending(tokens[before:], miss, nats / max(1, len(tokens) - before))
+
+    def _stops(self) -> list[int]:
+        """Tokens that are nothing but the end of a sentence."""
+        ids = (self.tokenizer.encode(mark, add_special_tokens=False) for mark in STOPS)
+        return [each[0] for each in ids if len(each) == 1]
 
     def _in_tokens(self, goal: int, tokens: list[int]) -> int:
         text = "" if self.unit == "tokens" else self.tokenizer.decode(tokens)

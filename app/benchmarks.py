@@ -140,7 +140,7 @@ def speed(bench: Bench) -> Shown:
     """Tokens per second of decoding and of reading, by context, and what the page costs."""
     rates = [*bench.short, *bench.long]
     tables = _rates(rates)
-    title = "Decoding speed, long contexts" if bench.long else "Decoding speed"
+    title = "Decoding speed" if bench.short else "Decoding speed, long contexts"
     drawn = Figure(title, "Tokens per second after a context; probes off", _speed_chart(rates))
     words = " ".join(filter(None, [_gains(rates), _spared(rates), published.SPEED]))
     shown = Shown(words, tables, [drawn])

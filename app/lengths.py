@@ -22,8 +22,10 @@ RANGES = {
     "10-200": ("Targets 10–200", "Lengths like those of training."),
     "300-1000": ("Beyond training: 300–1,000", "Lengths longer than those of training."),
     "words": ("Targets in words", "The lab counts the words written so far and re-estimates the tokens left."),
+    "characters": ("Targets in characters", "Counted and re-estimated in the same way."),
     "changed": ("Target changed while writing", "The target moves after the answer has begun; the last one counts."),
 }
+COUNTS = ("words", "characters")
 STYLES: dict[Method, tuple[str, str]] = {
     "none": ("@old", "circle-open"),
     "prompted": ("@old", "square-open"),
@@ -64,13 +66,13 @@ class Length(Recorded):
     summaries: list[dict[str, Any]] = Field(default_factory=list)
 
     def within(self, name: str) -> list[Answer]:
-        """The answers of a range: "words", "changed", or two targets; a kind may follow ("10-200 questions")."""
+        """The answers of a range: a unit, "changed", or two targets; a kind may follow ("10-200 questions")."""
         limits, _, kind = name.partition(" ")
         if limits == "changed":
             return [answer for answer in self.answers if answer.changed_from is not None]
         plain = [a for a in self.answers if a.changed_from is None and kind in ("", a.kind)]
-        if limits == "words":
-            return [answer for answer in plain if answer.unit == "words"]
+        if limits in COUNTS:
+            return [answer for answer in plain if answer.unit == limits]
         low, _, high = limits.partition("-")
         if not (low.isdigit() and high.isdigit()):
             return []
@@ -168,7 +170,7 @@ def summaries(results: Results) -> Table | None:
 def targets(results: Results, name: str) -> Chart:
     """Written against asked for, one trace a method (000 fig. 2 and 6)."""
     found = {method: answers for method, data in _usable(results).items() if (answers := data.within(name))}
-    unit = "words" if name == "words" else "tokens"
+    unit = name if name in COUNTS else "tokens"
     layout = charts.axes(f"target, {unit}", f"written, {unit}")
     layout["hovermode"] = "closest"
     if not found:
@@ -198,7 +200,7 @@ def errors(results: Results, name: str) -> Chart:
         for method, data in reversed(_usable(results).items())
         if (answers := data.within(name))
     }
-    unit = "words" if name == "words" else "tokens"
+    unit = name if name in COUNTS else "tokens"
     layout = charts.axes(f"written − target, {unit}", "")
     layout["hovermode"] = "closest"
     if not found:

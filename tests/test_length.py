@@ -13,9 +13,9 @@ from backend.evaluation.length import (
     BEYOND,
     CHANGE_AT,
     CHANGES,
+    COUNTS,
     EDGES,
     IN_RANGE,
-    WORDS,
     answers,
     cases,
     evaluate,
@@ -50,6 +50,7 @@ def test_answers_are_grouped_by_range_and_kind():
             answer(1000, 900),
             answer(60, 61, changed_from=120),
             answer(25, 27, unit="words"),
+            answer(150, 149, unit="characters"),
         ]
     )
     assert {name: [a.target for a in group] for name, group in found.items()} == {
@@ -57,6 +58,7 @@ def test_answers_are_grouped_by_range_and_kind():
         "5-300": [5, 10, 200, 300],
         "300-1000": [300, 1000],
         "words": [25],
+        "characters": [150],
         "changed": [60],
         "10-200 questions": [10],
         "300-1000 questions": [300, 1000],
@@ -65,9 +67,9 @@ def test_answers_are_grouped_by_range_and_kind():
 
 
 def test_every_prompt_meets_every_target_once():
-    asked = cases({"questions": ["a", "b"]}, ("range", "beyond", "words", "changed"))
+    asked = cases({"questions": ["a", "b"]}, ("range", "beyond", "words", "characters", "changed"))
     targets = {*IN_RANGE, *EDGES, *BEYOND}
-    assert len(asked) == len(set(asked)) == 2 * (len(targets) + len(WORDS) + len(CHANGES))
+    assert len(asked) == len(set(asked)) == 2 * (len(targets) + sum(map(len, COUNTS.values())) + len(CHANGES))
     assert all(min(pair) > CHANGE_AT for pair in CHANGES)
 
 

@@ -48,7 +48,8 @@ def answers(method: str) -> list[dict]:
     rng, spread = np.random.default_rng(len(method)), SPREAD[method]
     near = [answer(t, max(1, int(t + rng.normal(0, spread)))) for t in TARGETS for _ in range(6)]
     words = [answer(25, 25 + int(rng.normal(0, spread)), unit="words", tokens=33)]
-    return [*near, answer(100, 100), *words, answer(60, 60 + spread, changed_from=120)]
+    characters = [answer(150, 150 + spread, unit="characters", tokens=33)]
+    return [*near, answer(100, 100), *words, *characters, answer(60, 60 + spread, changed_from=120)]
 
 
 def summary(found: list[dict]) -> dict:
@@ -69,6 +70,7 @@ def document(method: str) -> dict:
         "10-200": [a for a in plain if a["target"] <= 200],
         "300-1000": [a for a in plain if a["target"] >= 300],
         "words": [a for a in found if a["unit"] == "words"],
+        "characters": [a for a in found if a["unit"] == "characters"],
         "changed": [a for a in found if a["changed_from"]],
         "10-200 questions": [a for a in plain if a["target"] <= 200],
     }

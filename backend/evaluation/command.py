@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from backend.engine import Lab
 
 RESULTS = Path(__file__).parents[2] / "assets" / "results"
-RANGES = ("range", "beyond", "words", "changed")
+RANGES = ("range", "beyond", "words", "characters", "changed")
 
 
 def add(commands: Any) -> None:

@@ -45,7 +45,7 @@ QUESTIONS = Path(__file__).with_name("questions.txt")
 IN_RANGE = (10, 20, 40, 60, 80, 100, 120, 150, 200)
 EDGES = (5, 300)
 BEYOND = (300, 500, 700, 1000)
-WORDS = (10, 25, 50, 100)
+COUNTS: dict[Unit, tuple[int, ...]] = {"words": (10, 25, 50, 100), "characters": (60, 150, 300, 600)}
 CHANGES = ((120, 60), (60, 120), (40, 150), (150, 80))
 CHANGE_AT = 30
 # One cap for all: relative to the target it would bound the error of what does not heed a target.
@@ -87,7 +87,7 @@ def _abstracts(folder: Path, count: int) -> list[dict[str, str]]:
 
 
 def cases(asked: dict[str, list[str]], ranges: Sequence[str]) -> list[Case]:
-    """Every prompt under every target of the named ranges: 'range', 'beyond', 'words', 'changed'."""
+    """Every prompt under every target of the named ranges: 'range', 'beyond', 'words', 'characters', 'changed'."""
     found = []
     for kind, texts in asked.items():
         for index, text in enumerate(texts):
@@ -95,8 +95,8 @@ def cases(asked: dict[str, list[str]], ranges: Sequence[str]) -> list[Case]:
                 found += [Case(kind, index, text, target) for target in (*IN_RANGE, *EDGES)]
             if "beyond" in ranges:
                 found += [Case(kind, index, text, target) for target in BEYOND if target not in EDGES]
-            if "words" in ranges:
-                found += [Case(kind, index, text, target, "words") for target in WORDS]
+            for unit, targets in COUNTS.items():
+                found += [Case(kind, index, text, target, unit) for target in targets if unit in ranges]
             if "changed" in ranges:
                 found += [Case(kind, index, text, new, changed_from=old) for old, new in CHANGES]
     return found
@@ -170,11 +170,11 @@ def summary(found: Sequence[Answer]) -> dict[str, float]:
 def ranges_of(found: Sequence[Answer]) -> dict[str, list[Answer]]:
     """The answers by the range they belong to; in and beyond training also by kind of prompt."""
     plain = [a for a in found if a.plain]
-    grouped = {
+    grouped: dict[str, list[Answer]] = {
         "10-200": [a for a in plain if 10 <= a.target <= 200],
         "5-300": [a for a in plain if a.target <= 300],
         "300-1000": [a for a in plain if a.target >= 300],
-        "words": [a for a in found if a.unit == "words"],
+        **{unit: [a for a in found if a.unit == unit] for unit in COUNTS},
         "changed": [a for a in found if a.changed_from is not None],
     }
     for kind, name in product(dict.fromkeys(a.kind for a in plain), ("10-200", "300-1000")):

@@ -1,8 +1,8 @@
 """Landing: near its target a response is tried to its end in several ways, and written the one that ends best.
 
 Not from the papers. A model that reads a count knows when to stop, but a small one does not plan its last sentence to
-end just there. Some continuations are written on copies of the cache; of all places where one of them ends a sentence
-the likeliest near the target is kept, or the nearest where none is near.
+end just there. Some continuations are written on copies of the cache; of all places where one of them ends a sentence,
+or would with a full stop, the likeliest near the target is kept, or the nearest where none is near.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ REACH = 16
 SLACK = 6
 # Tokens by which an end may miss before a nearer one is worth unlikelier words.
 NEAR = 3
-RETRY = 4
 # Of the continuations that are sampled, in turn: likely words where these do, others where they do not.
 TEMPERATURES = (0.4, 0.6, 0.8, 1.0)
 TOP_K = 20
@@ -69,42 +68,25 @@ class Landing:
     stopped: Callable[[], bool]
     _goal: int | None = None
     _plan: list[int] = field(default_factory=list)
-    _next: int = 0
-    _kept: tuple[list[int], Ending] | None = None
 
     def token(
         self, logits: Tensor, cache: FramedCache, signal: SignalContext | None, written: list[int], goal: int
     ) -> int | None:
-        """The token to write next, None while the end is far or none is near enough to the goal, which is in `unit`."""
-        left = self._in_tokens(goal, written) - len(written)
+        """The token to write next, None while the end is far or cannot be found. goal: in `unit`."""
         if goal != self._goal:
-            self._goal, self._plan, self._next, self._kept = goal, [], 0, None
-        if not self._plan and left <= REACH and len(written) >= self._next:
+            self._goal, self._plan = goal, []
+        if not self._plan and self._in_tokens(goal, written) - len(written) <= REACH:
             best = self._best(logits, cache, signal, written, goal)
-            # Rather than an end far from the goal, another look some tokens later: fewer are left, more is allowed.
-            last = left <= RETRY or self.cap - len(written) <= 2 * RETRY
-            near = best is not None and (last or best.miss <= NEAR + (REACH - left) / RETRY)
-            self._plan = [*best.tokens, self.ends[0]] if best is not None and near else []
-            self._kept = (list(written), best) if best is not None else None
-            self._next = len(written) + RETRY
+            self._plan = [*best.tokens, self.ends[0]] if best else []
         return self._plan.pop(0) if self._plan else None
 
     def _best(self, logits, cache, signal, written: list[int], goal: int) -> Ending | None:
-        random, best = torch.Generator().manual_seed(self.seed), self._still(written)
-        for temperature in islice(chain((0.0,), cycle(TEMPERATURES)), self.tries):
-            for ending in self._endings(logits, cache, signal, written, goal, random, temperature):
-                if best is None or ending.rank < best.rank:
-                    best = ending
-        return best
-
-    def _still(self, written: list[int]) -> Ending | None:
-        """The best end of the last look, if what was written since led towards it."""
-        if self._kept is None:
-            return None
-        before, ending = self._kept
-        since = written[len(before) :]
-        ahead = ending.tokens[len(since) :]
-        return ending._replace(tokens=ahead) if ahead and ending.tokens[: len(since)] == since else None
+        random = torch.Generator().manual_seed(self.seed)
+        tries = [
+            self._endings(logits, cache, signal, written, goal, random, temperature)
+            for temperature in islice(chain((0.0,), cycle(TEMPERATURES)), self.tries)
+        ]
+        return min(chain.from_iterable(tries), key=lambda ending: ending.rank, default=None)
 
     def _endings(
         self, logits, cache, signal, written, goal: int, random: torch.Generator, temperature: float

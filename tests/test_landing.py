@@ -3,7 +3,7 @@
 import pytest
 
 from backend.engine import Control
-from backend.landing import NEAR, REACH, SLACK, Landing
+from backend.landing import NEAR, REACH
 from backend.runner import Runner
 from backend.sentences import final
 from backend.settings import RunSettings, Watch
@@ -32,7 +32,7 @@ def run(lab, settings, control=None):
 def test_it_ends_a_sentence_near_the_target(lab, target):
     _, finish = run(lab, ask(target=target, landing=8))
     assert finish.reason == "eos" and final(finish.text)
-    assert abs(finish.error) <= SLACK
+    assert abs(finish.error) <= NEAR
 
 
 def test_more_tries_do_not_land_farther(lab):
@@ -57,17 +57,10 @@ def test_an_end_beyond_the_cap_is_none(lab):
     assert len(tokens) <= 40 and final(finish.text)
 
 
-def test_a_better_end_is_looked_for_while_there_is_room(lab, monkeypatch):
-    looks, best = [], Landing._best
-
-    def looked(self, *given):
-        looks.append(best(self, *given))
-        return looks[-1]
-
-    monkeypatch.setattr(Landing, "_best", looked)
-    _, finish = run(lab, ask(target=37, landing=2))
-    misses = [found.miss for found in looks if found is not None]
-    assert len(looks) > 1 and all(miss > NEAR for miss in misses[:-1]) and abs(finish.error) == misses[-1]
+@pytest.mark.parametrize("target", [5, 12, 37])
+def test_a_full_stop_ends_what_no_sentence_does(lab, target):
+    _, finish = run(lab, ask(target=target, landing=1))
+    assert finish.reason == "eos" and final(finish.text) and abs(finish.error) <= NEAR
 
 
 def test_a_stop_is_heard_while_endings_are_tried(lab, monkeypatch):
@@ -95,7 +88,7 @@ def test_a_target_moved_while_it_lands_is_landed_on(lab):
                 control.retarget(60)
         else:
             finish = event
-    assert finish.error is not None and abs(finish.tokens - 60) <= SLACK
+    assert finish.error is not None and abs(finish.tokens - 60) <= NEAR
 
 
 def test_it_can_be_stopped_and_leaves_free_runs_alone(lab):

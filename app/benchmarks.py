@@ -262,7 +262,7 @@ def landing(result: Landing) -> Shown:
         ]
         for name, found in result.summary.items()
     ]
-    words = f"{result.landing} endings were tried near each target, and the one nearest to it was written."
+    words = f"{result.landing} continuations were tried near each target, to end a sentence there."
     return Shown(words, [Table("With landing: how near the answers end", columns, rows)])
 
 

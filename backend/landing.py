@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 REACH = 16
 SLACK = 6
 # Tokens by which an end may miss before a nearer one is worth unlikelier words.
-NEAR = 3
+NEAR = 1
 # Of the continuations that are sampled, in turn: likely words where these do, others where they do not.
 TEMPERATURES = (0.4, 0.6, 0.8, 1.0)
 TOP_K = 20

@@ -19,8 +19,8 @@ from backend.models import allowed
 PICTURE = Path(__file__).parents[1] / "assets" / "screenshot.png"
 SIZES = {"desktop": (1440, 1180), "phone": (390, 844)}
 SETTINGS = {
-    "prompt": SKY, "method": "ldpe", "target": 150, "max_new_tokens": 240, "window": 128, "sinks": 8, "layer": 12,
-    "repetition_penalty": 1.15,
+    "prompt": SKY, "method": "orpe", "target": 150, "landing": 8, "max_new_tokens": 240, "window": 128,
+    "sinks": 8, "layer": 12, "repetition_penalty": 1.15,
 }  # fmt: skip
 SECONDS = 180_000
 

@@ -76,7 +76,7 @@ lengths: $(VENV)/.develops
 		$(PY) -m backend evaluate length --method $$method --data $(DATA) $(ARGS) || exit 1; done
 	$(PY) -m backend evaluate length --method exp_decay --ranges range $(ARGS)
 	for method in ldpe orpe; do \
-		$(PY) -m backend evaluate length --method $$method --landing 8 --ranges range $(ARGS) || exit 1; done
+		$(PY) -m backend evaluate length --method $$method --landing 8 --ranges range --data $(DATA) $(ARGS) || exit 1; done
 
 far: $(VENV)/.develops
 	@$(MODEL)

@@ -111,7 +111,7 @@ def test_samples_leave_out_what_cannot_be_learnt(embedded):
     given = [
         Text("t", kept, "One sentence. Two sentences. And a"),
         Text("t", out, "One sentence."),
-        Text("t", kept, "no sentence"),
+        Text("t", kept, "no sentence " * 60),
         Text("t", kept + " word" * 300, "One sentence."),
     ]
     (found,) = samples(given, embedded.tokenizer, 100, 50)
@@ -355,11 +355,10 @@ def test_a_quantised_model_is_trained_and_its_adapter_loads(tmp_path, tiny_folde
     assert "Made up." in card and f"base_model: {folder}" in card and "- c: 36" in card
 
 
-def test_an_answer_without_a_full_stop_ends_where_it_ends():
-    tokenizer = tiny_tokenizer()
-    found = samples([Text("mmlu", "Which?", "B. 4")], tokenizer, 200, 40)
-    assert [sample.cuts for sample in found] == [(4,)]
-    assert not samples([Text("mmlu", "Which?", "no end in sight")], tokenizer, 200, 5)
+def test_an_answer_without_a_full_stop_ends_where_it_ends(embedded):
+    prompt = next(f"Which of {i}?" for i in range(50) if not held_out(f"Which of {i}?"))
+    (found,) = samples([Text("mmlu", prompt, "B. 4")], embedded.tokenizer, 200, 40)
+    assert found.cuts == (len(found.response),) and embedded.tokenizer.decode(found.response) == "B. 4"
 
 
 def test_two_processes_train_one_adapter(tmp_path, tiny_folder):

@@ -108,9 +108,9 @@ def samples(
             continue
         prompt = tuple(prompt_ids(text.prompt, tokenizer))
         response = tokenizer(text.response.strip(), add_special_tokens=False)["input_ids"][: longest + 1]
-        # A response that was not cut ends where it ends: what answers "B. 4" has no full stop.
-        ends = {len(response)} | (set() if whole else set(sentence_lengths(response, tokenizer)))
-        cuts = tuple(sorted(cut for cut in ends if max(1, whole) <= cut <= longest))
+        # What has no sentence, like the answer "B. 4", ends where it ends.
+        ends = [] if whole else sentence_lengths(response, tokenizer)
+        cuts = tuple(cut for cut in ends or [len(response)] if max(1, whole) <= cut <= longest)
         if cuts and len(prompt) <= longest_prompt:
             found.append(Sample(text.prompt, prompt, tuple(response), cuts, text.source))
     return found

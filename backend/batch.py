@@ -26,7 +26,6 @@ SLOTS = 48
 # A nucleus is looked for among so many tokens first: to sort a whole vocabulary takes as long as to read a layer.
 LIKELIEST = 1024
 
-
 Phases = tuple[Tensor, Tensor]
 
 
@@ -152,7 +151,6 @@ class _Batch:
         n = len(row.request.ids)
         if n + row.request.most > self.room:
             raise ValueError(f"a prompt of {n} tokens and {row.request.most} more need more room than {self.room}")
-
         if self.policy.kind == "dynamic" and self.policy.near_start(np.array(n - 1)) > self.policy.initial:
             raise ValueError(f"a prompt of {n} tokens is compressed by itself: write its response alone")
         phases = self.phases[0][:n], self.phases[1][:n]

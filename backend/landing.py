@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain, cycle, islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -94,16 +95,16 @@ class Landing:
         """Every sentence's end on one continuation, and what a full stop after any of its tokens would make one."""
         cache, signal, tokens, nats = copy.deepcopy(cache), copy.copy(signal), list(written), 0.0
         most = min(max(self._in_tokens(goal, written), len(written)) + SLACK, self.cap)
-        ends, stops = torch.tensor(self.ends, device=logits.device), self._stops()
+        ends = torch.tensor(self.ends, device=logits.device)
         while True:
             likely = torch.log_softmax(logits, -1)
             text = self.tokenizer.decode(tokens)
             if final(text):
                 yield self._ending(tokens, text, nats, len(written), goal)
             elif len(tokens) < self.cap and final(f"{text}."):
-                stop = max(stops, key=lambda token: float(likely[token]))
-                ended = [*tokens, stop]
-                yield self._ending(ended, self.tokenizer.decode(ended), nats - float(likely[stop]), len(written), goal)
+                stop = max(self._stops, key=lambda token: float(likely[token]))
+                ended = text + self._stops[stop]
+                yield self._ending([*tokens, stop], ended, nats - float(likely[stop]), len(written), goal)
             if len(tokens) >= most or self.stopped():
                 return
             # An end mark amid a sentence, which the count asks for near the goal, would leave nothing to choose from.
@@ -119,10 +120,11 @@ class Landing:
         miss = abs(done - goal) * rate(self.unit, done, len(tokens))
         return Ending(tokens[before:], miss, nats / max(1, len(tokens) - before))
 
-    def _stops(self) -> list[int]:
-        """Tokens that are nothing but the end of a sentence."""
-        ids = (self.tokenizer.encode(mark, add_special_tokens=False) for mark in STOPS)
-        return [each[0] for each in ids if len(each) == 1]
+    @cached_property
+    def _stops(self) -> dict[int, str]:
+        """Tokens that are nothing but the end of a sentence, and that end."""
+        ids = {mark: self.tokenizer.encode(mark, add_special_tokens=False) for mark in STOPS}
+        return {each[0]: mark for mark, each in ids.items() if len(each) == 1}
 
     def _in_tokens(self, goal: int, tokens: list[int]) -> int:
         text = "" if self.unit == "tokens" else self.tokenizer.decode(tokens)

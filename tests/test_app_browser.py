@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -14,15 +13,12 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 
 from app import __main__ as app
 from app import page as lab_page
+from app.chromium import launch
 from app.runs import Runs
 from backend.adapters import available
 from backend.engine import Lab
 from backend.models import Models
 
-ARGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-]  # fmt: skip
 CHARTS = ("length", "entropy", "logits", "states")
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script> Repeat that."
 MISSING = "/no/such/folder"
@@ -46,14 +42,10 @@ def address(runs) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    found = next(
-        (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
-    )
-    assert found, "the browser tests need Chromium on the PATH: run .ci/chromium"
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=found, args=ARGS)
-        yield chromium
-        chromium.close()
+        opened = launch(playwright)
+        yield opened
+        opened.close()
 
 
 class Visitor:

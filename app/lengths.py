@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from pydantic import Field
@@ -15,7 +15,7 @@ from app.charts import Chart
 from app.controls import METHODS
 from app.results import UNKNOWN, Recorded, Result, Table, decimal, figure, percent, read, signed, text
 from backend.evaluation.answers import Answer
-from backend.settings import LIMIT_METHODS, Method
+from backend.settings import LIMIT_METHODS, Method, Unit
 
 # Label and meaning of the ranges that every page shows.
 RANGES = {
@@ -25,7 +25,7 @@ RANGES = {
     "characters": ("Targets in characters", "Counted and re-estimated in the same way."),
     "changed": ("Target changed while writing", "The target moves after the answer has begun; the last one counts."),
 }
-COUNTS = ("words", "characters")
+UNITS = get_args(Unit)
 STYLES: dict[Method, tuple[str, str]] = {
     "none": ("@old", "circle-open"),
     "prompted": ("@old", "square-open"),
@@ -71,7 +71,7 @@ class Length(Recorded):
         if limits == "changed":
             return [answer for answer in self.answers if answer.changed_from is not None]
         plain = [a for a in self.answers if a.changed_from is None and kind in ("", a.kind)]
-        if limits in COUNTS:
+        if limits in UNITS:
             return [answer for answer in plain if answer.unit == limits]
         low, _, high = limits.partition("-")
         if not (low.isdigit() and high.isdigit()):
@@ -170,7 +170,7 @@ def summaries(results: Results) -> Table | None:
 def targets(results: Results, name: str) -> Chart:
     """Written against asked for, one trace a method (000 fig. 2 and 6)."""
     found = {method: answers for method, data in _usable(results).items() if (answers := data.within(name))}
-    unit = name if name in COUNTS else "tokens"
+    unit = name if name in UNITS else "tokens"
     layout = charts.axes(f"target, {unit}", f"written, {unit}")
     layout["hovermode"] = "closest"
     if not found:
@@ -200,7 +200,7 @@ def errors(results: Results, name: str) -> Chart:
         for method, data in reversed(_usable(results).items())
         if (answers := data.within(name))
     }
-    unit = name if name in COUNTS else "tokens"
+    unit = name if name in UNITS else "tokens"
     layout = charts.axes(f"written − target, {unit}", "")
     layout["hovermode"] = "closest"
     if not found:

@@ -86,11 +86,12 @@ far: $(VENV)/.develops
 	$(PY) -m backend evaluate diagnoses --data $(DATA)/novels
 	for method in ldpe sft_ntk; do $(PY) -m backend evaluate harness --method $$method --data $(DATA) || exit 1; done
 
-LONGFORM := $(PY) -m backend evaluate longform --data $(DATA)/hellobench_ht.jsonl --prompts 8 --temperature 1 --top-p 0.95
+LONGFORM := $(PY) -m backend evaluate longform --data $(DATA)/hellobench_ht.jsonl --prompts 8 --recent 128 \
+	--temperature 1 --top-p 0.95
 longform: $(VENV)/.develops
 	@$(MODEL)
 	$(LONGFORM) --cap 2048 $(ARGS)
-	$(LONGFORM) --trained --cap 7168 $(ARGS)
+	$(LONGFORM) --trained --cap 6144 $(ARGS)
 
 lint: $(VENV)/.develops
 	$(PY) -m ruff check .

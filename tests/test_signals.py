@@ -191,20 +191,26 @@ def test_sigma_runs_from_start_to_maximum():
     assert sigma(20, 50, m) == pytest.approx(0.1 * math.exp(20 / 50 * math.log(2048 / 0.1)))
 
 
-@given(scale=st.floats(0.01, 1e5), most=st.integers(1, 10_000))
+@given(scale=st.floats(0.01, 1e5), most=st.integers(0, 10_000))
 @settings(max_examples=60)
 def test_shifts_stay_in_range(scale, most):
-    drawn = shifts(scale, most, 500, torch.Generator().manual_seed(1))
+    drawn = shifts(scale, torch.full((500,), most), torch.Generator().manual_seed(1))
     assert drawn.dtype == torch.int64 and drawn.min() >= 0 and drawn.max() <= most
 
 
 def test_shifts_are_half_normal_and_truncated_without_an_atom():
-    free = shifts(100.0, 100_000, 200_000, torch.Generator().manual_seed(2)).double()
+    free = shifts(100.0, torch.full((200_000,), 100_000), torch.Generator().manual_seed(2)).double()
     assert free.mean() == pytest.approx(100 * math.sqrt(2 / math.pi), rel=0.01)
     assert (free <= 100).double().mean() == pytest.approx(math.erf(1 / math.sqrt(2)), abs=0.005)
-    cut = shifts(100.0, 50, 200_000, torch.Generator().manual_seed(3)).double()
+    cut = shifts(100.0, torch.full((200_000,), 50), torch.Generator().manual_seed(3)).double()
     inside = math.erf(49.5 / 100 / math.sqrt(2)) / math.erf(50 / 100 / math.sqrt(2))
     assert (cut == 50).double().mean() == pytest.approx(1 - inside, abs=0.003)
+
+
+def test_each_sample_has_a_largest_shift_of_its_own():
+    most = torch.tensor([0, 3, 50]).repeat(1000)
+    drawn = shifts(100.0, most, torch.Generator().manual_seed(4))
+    assert [int(drawn[most == each].max()) for each in (0, 3, 50)] == [0, 3, 50]
 
 
 def test_a_shift_is_added_to_every_count():

@@ -5,6 +5,7 @@ import os
 import random
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -22,7 +23,7 @@ from backend.signals import SignalContext, signalling
 from backend.signals import attach as attach_signal
 from backend.training import train as training
 from backend.training.curriculum import EVEN, SHORT_FIRST, learning_rate, stage
-from backend.training.data import SUMMARISE, Sample, Text, batches, held_out, hub_texts, samples, texts
+from backend.training.data import SUMMARISE, Row, Sample, Text, batches, held_out, hub_texts, samples, texts
 from backend.training.settings import PRESETS, TrainSettings
 from tests.conftest import tiny_model, tiny_tokenizer
 
@@ -119,6 +120,13 @@ def test_samples_leave_out_what_cannot_be_learnt(embedded):
         "One sentence.",
         "One sentence. Two sentences.",
     ]
+    assert not found.ended
+    whole = Text("t", kept, "One sentence. Two sentences.")
+    assert [s.ended for s in samples([whole, replace(whole, ended=False)], embedded.tokenizer, 100, 50)] == [
+        True,
+        False,
+    ]
+    assert not samples([whole], embedded.tokenizer, 100, 5)[0].ended
 
 
 def test_batches_keep_their_budget_and_their_cuts():
@@ -126,10 +134,32 @@ def test_batches_keep_their_budget_and_their_cuts():
     found = batches(given, 12, 60, random.Random(3))
     rows = [row for batch in found for row in batch]
     assert len(rows) == len(given)
-    assert all(2 <= len(response) <= 12 for _, response in rows)
+    assert all(2 <= len(row.response) <= 12 for row in rows)
     for batch in found:
-        assert len(batch) == 1 or max(len(p) + len(r) + 1 for p, r in batch) * len(batch) <= 60
+        assert len(batch) == 1 or max(len(row.prompt) + len(row.response) + 1 for row in batch) * len(batch) <= 60
     assert batches(given, 12, 60, random.Random(3)) == found != batches(given, 12, 60, random.Random(4))
+
+
+def test_a_limit_exceeds_a_cut_response_by_less_than_its_next_sentence():
+    ended = Sample("a", (1,), tuple(range(20)), (4, 9, 20), ended=True)
+    broken = Sample("b", (2,), tuple(range(20)), (4, 9), ended=False)
+    rows = [
+        row for seed in range(99) for batch in batches([ended, broken], 99, 9, random.Random(seed)) for row in batch
+    ]
+    leads = {(row.prompt[0], len(row.response), row.lead) for row in rows}
+    assert leads == {(1, 4, 4), (1, 9, 10), (1, 20, None), (2, 4, 4), (2, 9, 11)}
+    inside = [row for batch in batches([ended], 99, 9, random.Random(0), anywhere=1.0) for row in batch]
+    assert inside[0].lead == 0 or len(inside[0].response) in ended.cuts
+
+
+def test_responses_that_ended_by_themselves_are_left_whole_as_often_as_asked():
+    given = [Sample("a", (1,), tuple(range(20)), (4, 9, 20), ended=True), Sample("b", (2,), (3,) * 20, (4, 9))]
+    rows = [
+        row for seed in range(99) for batch in batches(given, 99, 9, random.Random(seed), whole=1.0) for row in batch
+    ]
+    assert {len(row.response) for row in rows if row.prompt == (1,)} == {20}
+    assert {len(row.response) for row in rows if row.prompt == (2,)} == {4, 9}
+    assert all(len(row.response) <= 9 for batch in batches(given, 9, 9, random.Random(0), whole=1.0) for row in batch)
 
 
 def test_long_texts_are_kept_whole(embedded):
@@ -153,14 +183,14 @@ def test_stages_and_rates():
 def test_the_loss_is_that_of_the_whole_model_row_by_row(method, tmp_path):
     loaded, settings = tiny_loaded(), quick(method)
     run = training._Run(loaded, letters(), settings, tmp_path / "t")
-    rows = [((5, 6, 7, 8), (9, 10, 11)), ((5, 6), (12, 13, 14, 15, 16))]
+    rows = [Row((5, 6, 7, 8), (9, 10, 11)), Row((5, 6), (12, 13, 14, 15, 16))]
     with torch.no_grad(), torch.autocast("cpu", enabled=False):
         nll, strayed, is_end = run._nll(rows, 0.0)
     assert not strayed.any()
     assert is_end.tolist() == [False] * 3 + [True] + [False] * 5 + [True]
     attach_signal(loaded.model)
     expected = []
-    for prompt, response in rows:
+    for prompt, response, _ in rows:
         ids = torch.tensor([[*prompt, *response]])
         with torch.no_grad(), signalling(SignalContext(run.signal, [len(prompt)], [len(response)])):
             logits = run.lora.get_base_model()(ids).logits[0, len(prompt) - 1 :]
@@ -170,10 +200,10 @@ def test_the_loss_is_that_of_the_whole_model_row_by_row(method, tmp_path):
 
 
 def test_the_divergence_is_that_from_the_untouched_model(tmp_path):
-    loaded, rows = tiny_loaded(), [((5, 6, 7, 8), (9, 10, 11)), ((5, 6), (12, 13, 14, 15, 16))]
+    loaded, rows = tiny_loaded(), [Row((5, 6, 7, 8), (9, 10, 11)), Row((5, 6), (12, 13, 14, 15, 16))]
     same = training._Run(loaded, letters(), quick("prompted_tuned", match=1.0), tmp_path / "same")
     ends = []
-    for prompt, response in rows:
+    for prompt, response, _ in rows:
         with torch.no_grad():
             logits = same.lora.get_base_model()(torch.tensor([[*prompt, *response]])).logits[0, len(prompt) - 1 :]
         ends.append(logits.float().softmax(-1)[:, same.end])
@@ -188,7 +218,7 @@ def test_the_divergence_is_that_from_the_untouched_model(tmp_path):
 
 
 def test_max_new_tokens_plus_plus_lengthens_counts_and_pre_is_noisy(tmp_path):
-    rows, loaded = [((5, 6, 7), (9,) * 12)], tiny_loaded()
+    rows, loaded = [Row((5, 6, 7), (9,) * 12, lead=None)], tiny_loaded()
     for method in ("mnt_ldpe", "mnt_orpe", "pre"):
         run = training._Run(loaded, letters(), quick(method), tmp_path / method)
         torch.manual_seed(0)
@@ -209,7 +239,7 @@ def test_an_adapter_starts_as_the_model_itself(tmp_path):
 
 def policy_nll(row, end: int, policy: Policy) -> torch.Tensor:
     """Nats of a row's response and the end mark, read under a policy in fp32."""
-    prompt, response = row
+    prompt, response, _ = row
     reader = Runner(tiny_loaded(), exact=True)
     ids = torch.tensor([*prompt, *response])
     logits = reader.read(ids, reader.cache(policy, len(ids)), every_row=True)[len(prompt) - 1 :]
@@ -298,7 +328,7 @@ def test_a_run_does_not_go_on_with_other_settings(tmp_path):
 def test_training_learns_to_end_where_the_count_does(tmp_path):
     settings = quick("orpe", samples=1500, budget=400, gain=1.0, rank=8, alpha=16, rate=5e-3, curriculum="even")
     run = training._Run(tiny_loaded(), letters(), settings, tmp_path / "t")
-    held = [((40, 50, 60), (7,) * length) for length in (3, 8, 13, 18)]
+    held = [Row((40, 50, 60), (7,) * length) for length in (3, 8, 13, 18)]
 
     def ends():
         with torch.no_grad():

@@ -34,13 +34,13 @@ def sigma(step: int, steps: int, settings: MntSettings) -> float:
     return settings.sigma_start * (settings.sigma_max / settings.sigma_start) ** (step / steps)
 
 
-def shifts(scale: float, most: int, samples: int, generator: torch.Generator | None = None) -> Tensor:
-    """Whole-token shifts from a half-normal distribution cut off at `most` (000 eq. 7), one a training sample.
+def shifts(scale: float, most: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    """Whole-token shifts from half-normal distributions cut off at `most` (000 eq. 7), one a training sample.
 
     Drawn by inverting the truncated distribution function, so that no mass piles up at the cut-off. A shift is
     added to every count of its sample: train with target + shift in the target's place, and at inference put the
-    limit there. Returns [samples] in int64, each from 0 to `most`.
+    limit there. most: [samples], from 0. Returns [samples] in int64, each from 0 to its `most`.
     """
     reach = scale * math.sqrt(2)
-    drawn = torch.rand(samples, dtype=torch.float64, generator=generator) * math.erf(most / reach)
+    drawn = torch.rand(len(most), dtype=torch.float64, generator=generator) * torch.erf(most.double() / reach)
     return (torch.erfinv(drawn) * reach).round().long()

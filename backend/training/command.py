@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from backend.models import Loaded
 
 
-
 def add(commands: Any) -> None:
     """Add both to the subparsers of `python -m backend`."""
     _add_train(commands.add_parser("train", help="fine-tune an adapter for a length method", allow_abbrev=False))
@@ -56,6 +55,7 @@ def _add_distill(command: argparse.ArgumentParser) -> None:
     command.add_argument("--prompts", type=Path, action="append", default=[], help="JSON lines with a field prompt")
     command.add_argument("--longest", type=int, default=256, help="cap on an answer's tokens (256)")
     command.add_argument("--turns", type=int, default=4, help="answers asked for each question, 1 to 4 (4)")
+    command.add_argument("--no-hints", action="store_true", help="ask for no length: answers as long as they come")
     command.add_argument("--seed", type=int, default=0)
 
 
@@ -83,7 +83,7 @@ def _train(options: argparse.Namespace) -> int:
 
 
 def _distill(options: argparse.Namespace) -> int:
-    from backend.training.distill import distill
+    from backend.training.distill import HINTS, distill
 
     if not 1 <= options.turns <= 4:
         raise ValueError(f"--turns {options.turns}: give 1 to 4")
@@ -91,7 +91,10 @@ def _distill(options: argparse.Namespace) -> int:
     for file in options.prompts:
         prompts += [(file.stem, row["prompt"]) for row in jsonlines.read(file, "prompt")]
     loaded = _loaded(options.model, "bf16")
-    pairs = distill(loaded, options.out, options.questions, prompts, options.longest, options.turns, options.seed, say)
+    hints = ("",) if options.no_hints else HINTS
+    pairs = distill(
+        loaded, options.out, options.questions, prompts, options.longest, options.turns, options.seed, say, hints
+    )
     print(f"{pairs:,} pairs in {options.out}")
     return 0
 

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Stage:
     """until: share of training at which it ends. longest: longest response in tokens. end_weight: of the end mark's
-    loss beside another token's. anywhere: share of responses cut between any two tokens, the rest at sentence ends."""
+    loss beside another token's. anywhere: share of responses cut between any two tokens. whole: share left as long as
+    they are, of those that ended by themselves. The rest is cut at sentence ends."""
 
     until: float
     longest: int
     end_weight: float
     anywhere: float = 0.0
+    whole: float = 0.0
 
 
 # Where every answer ends with a sentence, "a sentence has ended" foretells the end mark well enough, and the count is
@@ -22,6 +24,8 @@ SHORT_FIRST = (Stage(0.25, 40, 3.0, 0.7), Stage(0.5, 100, 2.0, 0.4), Stage(1.0, 
 # For a model that counts already, and yet has to learn to end its sentences on the count.
 LONG = (Stage(0.4, 10_000, 1.5, 0.2), Stage(1.0, 10_000, 1.5))
 EVEN = (Stage(1.0, 10_000, 1.0),)
+# For limits: where no response was left whole, a model that was given room ended after a sentence or two all the same.
+LIMITS = (Stage(1.0, 10_000, 1.0, whole=0.5),)
 
 
 def stage(stages: tuple[Stage, ...], progress: float) -> Stage:

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from transformers import PreTrainedTokenizerBase
 
@@ -24,11 +24,12 @@ SUMMARISE = "Summarize the following abstract:\n\n"
 
 @dataclass(frozen=True)
 class Text:
-    """A prompt and a response, as text; source names where it is from."""
+    """A prompt and a response, as text; source names where it is from, ended says that the response is whole."""
 
     source: str
     prompt: str
     response: str
+    ended: bool = True
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,8 @@ class Sample:
     """One response of known length.
 
     prompt: ids in the chat template, up to the assistant's turn. response: ids without the end mark. cuts: lengths at
-    which the response may be cut, ascending. source: where the text is from.
+    which the response may be cut, ascending. source: where the text is from. ended: the last cut is the response's own
+    end.
     """
 
     text: str
@@ -44,6 +46,16 @@ class Sample:
     response: tuple[int, ...]
     cuts: tuple[int, ...]
     source: str = ""
+    ended: bool = False
+
+
+class Row(NamedTuple):
+    """A prompt and a response as training shows them. lead: most tokens by which a limit that made the response end
+    here may exceed its length; None: any number, since it ended by itself."""
+
+    prompt: tuple[int, ...]
+    response: tuple[int, ...]
+    lead: int | None = 0
 
 
 def held_out(prompt: str) -> bool:
@@ -57,7 +69,8 @@ def texts(file: Path) -> Iterator[Text]:
     rows = [row for row in jsonlines.read(file) if "done" not in row]
     fields = set(rows[0]) if rows else set()
     if {"prompt", "response"} <= fields:
-        yield from (Text(row.get("source", file.stem), row["prompt"], row["response"]) for row in rows)
+        for row in rows:
+            yield Text(row.get("source", file.stem), row["prompt"], row["response"], row.get("ended", True))
     elif {"id", "response"} <= fields:
         by_id = {row["id"]: row["prompt"] for row in jsonlines.read(file.parent / "prompts.jsonl", "id", "prompt")}
         yield from (Text(file.stem, by_id[row["id"]], row["response"]) for row in rows if row["id"] in by_id)
@@ -112,7 +125,8 @@ def samples(
         ends = [] if whole else sentence_lengths(response, tokenizer)
         cuts = tuple(cut for cut in ends or [len(response)] if max(1, whole) <= cut <= longest)
         if cuts and len(prompt) <= longest_prompt:
-            found.append(Sample(text.prompt, prompt, tuple(response), cuts, text.source))
+            ended = text.ended and cuts[-1] == len(response)
+            found.append(Sample(text.prompt, prompt, tuple(response), cuts, text.source, ended))
     return found
 
 
@@ -127,28 +141,47 @@ def batches(
     budget: int,
     random_: random.Random,
     anywhere: float = 0.0,
+    whole: float = 0.0,
     prompt_of: Callable[[Sample, int], tuple[int, ...]] = lambda sample, _: sample.prompt,
-) -> list[list[tuple[tuple[int, ...], tuple[int, ...]]]]:
-    """One pass over the samples as batches of (prompt, response) of similar length, in random order.
+) -> list[list[Row]]:
+    """One pass over the samples as batches of responses of similar length, in random order.
 
-    Each sample is cut at one of its sentence ends, drawn anew, of at most `longest` tokens, or, with the chance
-    `anywhere`, between any two tokens. `budget` bounds a batch's tokens, padding included. prompt_of: the prompt's
-    ids, given the sample and the response's length.
+    Each sample is cut at one of its sentence ends, drawn anew, of at most `longest` tokens; or, with the chance
+    `anywhere`, between any two tokens; or, with the chance `whole`, not at all if it ended by itself. `budget` bounds a
+    batch's tokens, padding included. prompt_of: the prompt's ids, given the sample and the response's length.
     """
     rows = []
     for sample in samples:
-        cuts = [cut for cut in sample.cuts if cut <= longest]
-        if cuts:
-            free = random_.random() < anywhere
-            cut = random_.randint(1, min(longest, len(sample.response))) if free else random_.choice(cuts)
-            rows.append((prompt_of(sample, cut), sample.response[:cut]))
+        if cut := _cut(sample, longest, random_, anywhere, whole):
+            rows.append(Row(prompt_of(sample, cut), sample.response[:cut], _lead(sample, cut)))
     # Ordered by length with some disorder, so that a pass does not always put the same samples together.
-    rows.sort(key=lambda row: (len(row[0]) + len(row[1])) * random_.uniform(0.9, 1.1))
-    found: list[list] = [[]]
+    rows.sort(key=lambda row: (len(row.prompt) + len(row.response)) * random_.uniform(0.9, 1.1))
+    found: list[list[Row]] = [[]]
     for row in rows:
-        widest = max(len(prompt) + len(response) + 1 for prompt, response in [*found[-1], row])
+        widest = max(len(each.prompt) + len(each.response) + 1 for each in [*found[-1], row])
         if found[-1] and widest * (len(found[-1]) + 1) > budget:
             found.append([])
         found[-1].append(row)
     random_.shuffle(found)
     return found
+
+
+def _cut(sample: Sample, longest: int, random_: random.Random, anywhere: float, whole: float) -> int:
+    """The length to cut a response to; 0 where none fits."""
+    cuts = [cut for cut in sample.cuts if cut <= longest]
+    if not cuts:
+        return 0
+    drawn = random_.random()
+    if drawn < anywhere:
+        return random_.randint(1, min(longest, len(sample.response)))
+    if drawn < anywhere + whole and sample.ended and sample.cuts[-1] <= longest:
+        return sample.cuts[-1]
+    return random_.choice(cuts)
+
+
+def _lead(sample: Sample, cut: int) -> int | None:
+    """Row.lead: the next sentence would still have fitted a limit that exceeds the length by more."""
+    if sample.ended and cut == sample.cuts[-1]:
+        return None
+    further = next((later for later in sample.cuts if later > cut), len(sample.response) + 1)
+    return further - cut - 1 if cut in sample.cuts else 0

@@ -56,17 +56,18 @@ def distill(
     turns: int = len(HINTS),
     seed: int = 0,
     report: Callable[[str], None] = print,
+    hints: Sequence[str] = HINTS,
 ) -> int:
     """Write or extend the corpus at `out`; returns the number of pairs in it.
 
     questions: how many to sample from the model; prompts: (source, text) of others. longest: cap on an answer's
-    tokens. turns: answers to each question, every one under another hint. A manifest beside the corpus tells how it
-    was made.
+    tokens. turns: answers to each question, every one under the next of the hints; `("",)` asks for answers as long as
+    the model makes them. A manifest beside the corpus tells how it was made.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     asked = _sampled(loaded, out.with_suffix(".questions.jsonl"), questions, seed)
     asked += [(source, text) for source, text in prompts if len(_ids(loaded, text)) <= LONGEST_PROMPT]
-    jobs = [(*question, HINTS[(i + turn) % len(HINTS)]) for turn in range(turns) for i, question in enumerate(asked)]
+    jobs = [(*question, hints[(i + turn) % len(hints)]) for turn in range(turns) for i, question in enumerate(asked)]
     done = _done(out)
     while done < len(jobs):
         shard = jobs[done : done + SHARD]
@@ -83,7 +84,7 @@ def distill(
         report(f"{done} of {len(jobs)} asked, {len(kept)} of the last {len(shard)} kept")
     pairs = sum("done" not in row for row in jsonlines.read(out))
     manifest = provenance(seed) | {"model": loaded.capabilities.model, "asked": len(jobs), "pairs": pairs}
-    manifest |= {"hints": HINTS, "sampling": asdict(SAMPLING), "longest": longest, "questions": questions}
+    manifest |= {"hints": hints, "sampling": asdict(SAMPLING), "longest": longest, "questions": questions}
     out.with_suffix(".manifest.json").write_text(json.dumps(manifest, indent=1))
     return pairs
 

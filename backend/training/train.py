@@ -40,7 +40,7 @@ from backend.signals.prompted import prompted
 from backend.signals.scale import constant
 from backend.training.card import card
 from backend.training.curriculum import learning_rate, stage
-from backend.training.data import Sample, batches, prompt_ids
+from backend.training.data import Row, Sample, batches, prompt_ids
 from backend.training.segments import Segmented
 from backend.training.settings import TrainSettings
 
@@ -51,7 +51,7 @@ CHECKPOINT_SECONDS = 60
 # Logits at a time: 24 MiB, which the C library keeps for the next ones. Larger blocks go back to the system, and each
 # page of the next is zeroed anew: with all logits of a long text at once a quarter of a step went to that.
 HEAD_ELEMENTS = 6 * 2**20
-Rows = list[tuple[tuple[int, ...], tuple[int, ...]]]
+Rows = list[Row]
 
 
 @dataclass
@@ -184,7 +184,7 @@ class _Run:
             order = random.Random(f"{settings.seed} {epoch}")
             now = stage(settings.stages, drawn / settings.samples)
             budget = settings.budget if self.longform is None else 1
-            found = batches(self.samples, now.longest, budget, order, now.anywhere, self._prompt)
+            found = batches(self.samples, now.longest, budget, order, now.anywhere, now.whole, self._prompt)
             if not found[0]:
                 raise ValueError(f"no response has a sentence end within {now.longest} tokens: give other data")
             # Every process must take part in each step with as many batches as the others.
@@ -209,7 +209,7 @@ class _Run:
         weight = stage(settings.stages, share).end_weight
         for parameters in self.optimiser.param_groups:
             parameters["lr"] = rate
-        labels = sum(len(response) + 1 for rows in group for _, response in rows)
+        labels = sum(len(row.response) + 1 for rows in group for row in rows)
         workers, me = self.accelerator.num_processes, self.accelerator.process_index
         for rows in group[me::workers]:
             nll, strayed, is_end = self._nll(rows, share)
@@ -227,10 +227,10 @@ class _Run:
 
     def _nll(self, rows: Rows, share: float) -> tuple[Tensor, Tensor, Tensor]:
         """Of all label tokens of a batch: nats [k], divergence from the untouched model [k], which are end marks."""
-        width = max(len(prompt) + len(response) for prompt, response in rows)
+        width = max(len(row.prompt) + len(row.response) for row in rows)
         tokens = torch.full((len(rows), width), self.end)
         wanted = torch.full((len(rows), width), -1)
-        for i, (prompt, response) in enumerate(rows):
+        for i, (prompt, response, _) in enumerate(rows):
             whole = torch.tensor(prompt + response)
             tokens[i, : len(whole)] = whole
             wanted[i, len(prompt) - 1 : len(whole)] = torch.tensor((*response, self.end))
@@ -253,11 +253,12 @@ class _Run:
     def _rows(self, rows: Rows, width: int, share: float) -> Tensor:
         """The length signal [b, width, d] as training shows it: counts shifted for MNT++, noise on PRE."""
         assert self.signal is not None
-        prompts = torch.tensor([len(prompt) for prompt, _ in rows])[:, None]
-        targets = torch.tensor([len(response) for _, response in rows])[:, None]
+        prompts = torch.tensor([len(row.prompt) for row in rows])[:, None]
+        targets = torch.tensor([len(row.response) for row in rows])[:, None]
         if self.signal.mnt is not None:
-            scale = sigma(round(share * 10_000), 10_000, self.signal.mnt)
-            targets = targets + shifts(scale, self.signal.mnt.shift_max, len(rows))[:, None]
+            scale, most = sigma(round(share * 10_000), 10_000, self.signal.mnt), self.signal.mnt.shift_max
+            leads = torch.tensor([most if row.lead is None else min(most, row.lead) for row in rows])
+            targets = targets + shifts(scale, leads)[:, None]
         places, size = torch.arange(width)[None].expand(len(rows), -1), self.loaded.capabilities.width
         if self.signal.kind == "pre":
             ratio = progress(places + 1 - prompts, targets)

@@ -20,6 +20,7 @@ from app.runs import Runs, batches
 from backend.adapters import available
 from backend.engine import Control, Lab
 from backend.evaluation import speed
+from backend.evaluation.files import keep, writable
 from backend.evaluation.machine import provenance
 from backend.models import Models
 from backend.settings import RunSettings
@@ -117,10 +118,10 @@ def main() -> None:
     parser.add_argument("--page-only", action="store_true", help="measure the page again, keep the rest of the file")
     parser.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args()
-    given.out.parent.mkdir(parents=True, exist_ok=True)
+    writable(given.out)
     models = Models(["embedded"])
     if not given.page_only:
-        given.out.write_text(json.dumps(_engine(models, given.tokens), indent=1))
+        keep(given.out, _engine(models, given.tokens))
         # In a process of its own: the threads that computed here would let those behind the page wait less patiently.
         again = ["--page-only", "--page-tokens", str(given.page_tokens), "--out", str(given.out)]
         sys.exit(subprocess.run([sys.executable, "-m", "app.bench", *again], check=False).returncode)
@@ -128,7 +129,7 @@ def main() -> None:
     result["page"] = provenance(seed=0) | page_cost(models, given.page_tokens, ROUNDS)
     for name, rate in result["page"]["tokens_per_second"].items():
         print(f"{name:44} {rate:38.1f} {result['page']['cost'][name]:8.1%}", flush=True)
-    given.out.write_text(json.dumps(result, indent=1))
+    keep(given.out, result)
     print(json.dumps(result))
 
 

@@ -82,7 +82,7 @@ class ModelChoice:
 
         _, precision, layer, head = self.inputs
         gr.on(
-            [opens, self.model.input, precision.change, self.again.click],
+            [opens, self.model.change, precision.change, self.again.click],
             describe,
             [*self.inputs, *given],
             [self.note, self.again, precision, layer, head, *gated],

@@ -37,6 +37,7 @@ REASONS = {
     "stopped": "Stopped",
     "error": "The run failed",
 }
+LANDED = "Landing ended the answer"
 
 log = logging.getLogger("length_lab")
 
@@ -106,6 +107,7 @@ class View:
             tokens_per_second=series.speed,
             p_eos=None,
             notes=(),
+            landed=False,
         )
         self.add([finish])
 
@@ -209,7 +211,8 @@ def ended_words(finish: Finish, unit: str) -> str:
     """How a run ended, in a sentence."""
     if finish.reason == "error":
         return finish.message
-    words = f"{REASONS[finish.reason]} after {finish.tokens:,} tokens in {finish.decode_seconds:.1f} s"
+    reason = LANDED if finish.landed else REASONS[finish.reason]
+    words = f"{reason} after {finish.tokens:,} tokens in {finish.decode_seconds:.1f} s"
     if finish.error is not None:
         words += f", {charts.signed(finish.error)} {unit} from the target"
     return " ".join([words + ".", *finish.notes])

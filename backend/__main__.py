@@ -212,7 +212,8 @@ def _progress(settings: RunSettings, step: Step) -> str:
 def _summary(settings: RunSettings, finish: Finish) -> str:
     if finish.reason == "error":
         return finish.message
-    parts = [ENDINGS[finish.reason], f"{finish.tokens} tokens", f"{finish.tokens_per_second:.1f} tokens/s"]
+    ended = "ended by landing" if finish.landed else ENDINGS[finish.reason]
+    parts = [ended, f"{finish.tokens} tokens", f"{finish.tokens_per_second:.1f} tokens/s"]
     if finish.error is not None:
         parts.append(f"target {settings.goal} {settings.goal_unit}, error {finish.error:+d}")
     return " · ".join([*parts, *finish.notes])

@@ -301,6 +301,7 @@ class _Run:
             p_eos=p_end,
             message=message,
             notes=self._notes(),
+            landed=reason == "eos" and self.landing is not None and self.landing.planned,
         )
 
     def _notes(self) -> tuple[str, ...]:

@@ -56,7 +56,8 @@ class Landing:
     """The last tokens of one run.
 
     tries: continuations written, the first of them greedy. unit: what the goal counts. cap: most tokens in all.
-    stopped: whether the run is to end.
+    stopped: whether the run is to end. planned: whether an end
+    was found and is being written.
     """
 
     runner: Runner
@@ -67,6 +68,7 @@ class Landing:
     unit: Unit
     cap: int
     stopped: Callable[[], bool]
+    planned: bool = False
     _goal: int | None = None
     _plan: list[int] = field(default_factory=list)
 
@@ -75,10 +77,11 @@ class Landing:
     ) -> int | None:
         """The token to write next, None while the end is far or cannot be found. goal: in `unit`."""
         if goal != self._goal:
-            self._goal, self._plan = goal, []
+            self._goal, self._plan, self.planned = goal, [], False
         if not self._plan and self._in_tokens(goal, written) - len(written) <= REACH:
             best = self._best(logits, cache, signal, written, goal)
             self._plan = [*best.tokens, self.ends[0]] if best else []
+            self.planned = best is not None
         return self._plan.pop(0) if self._plan else None
 
     def _best(self, logits, cache, signal, written: list[int], goal: int) -> Ending | None:

@@ -192,6 +192,7 @@ class FinishRecord(Record):
     p_eos: Probability | None = None
     message: str = ""
     notes: tuple[str, ...] = ()
+    landed: bool = False
 
     def event(self) -> Finish:
         return Finish(**self.fields())

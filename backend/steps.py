@@ -83,6 +83,7 @@ class Finish:
     decode_seconds: first to last token; tokens_per_second: of decoding alone.
     p_eos: probability of the end mark where it was chosen; None where the run ended in another way.
     message: for reason 'error', a sentence that says what to do.
+    landed: whether landing chose the end, not the model by itself.
     """
 
     reason: Reason
@@ -99,3 +100,4 @@ class Finish:
     p_eos: float | None = None
     message: str = ""
     notes: tuple[str, ...] = field(default=())
+    landed: bool = False

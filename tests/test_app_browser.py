@@ -369,6 +369,13 @@ def test_a_model_that_cannot_be_loaded_is_explained_and_another_may_be_chosen(vi
     expect(visitor.page.locator("#figures-run .ll-message")).to_contain_text("There is no folder")
 
 
+def test_a_link_that_names_a_model_tells_of_that_model(visit):
+    page = visit(query=link(prompt="Why is the sky blue?", model=MISSING)).page
+    expect(page.locator("#model-state")).to_contain_text("There is no folder")
+    page.locator("#reset").click()
+    expect(page.locator("#model-state")).to_contain_text("30 layers of 9 heads")
+
+
 @pytest.mark.parametrize(("tab", "prefix", "figures"), [("Compare", "c", "compare"), ("Long context", "l", "long")])
 def test_a_tab_has_a_model_of_its_own(visit, tab, prefix, figures):
     visitor = visit()

@@ -340,6 +340,12 @@ def test_a_run_without_tokens_tells_how_it_ended():
     assert told["message"].startswith("The model ended by itself")
 
 
+def test_a_run_that_landing_ended_says_so():
+    view = View(RunSettings(prompt="p", method="ldpe", target=1))
+    view.add([step(1, goal=1), replace(finish(1, 0), landed=True)])
+    assert view.figures()["message"].startswith("Landing ended the answer after 1 tokens")
+
+
 def test_a_recorded_run_that_is_cut_short_is_stopped_there():
     settings = RunSettings(prompt="p", method="ldpe", target=100)
     trace = Trace(settings)

@@ -33,7 +33,7 @@ def run(lab, settings, control=None):
 @pytest.mark.parametrize("target", [30, 45])
 def test_it_ends_a_sentence_near_the_target(lab, target):
     _, finish = run(lab, ask(target=target, landing=8))
-    assert finish.reason == "eos" and final(finish.text)
+    assert finish.reason == "eos" and finish.landed and final(finish.text)
     assert abs(finish.error) <= NEAR
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from backend.evaluation.files import keep, resumed, writable
 from backend.settings import LONG_METHODS, MAX_LANDING, Method
 from backend.terminal import say
 
@@ -63,12 +64,12 @@ def _harness(options: argparse.Namespace) -> int:
     if options.limit is not None and options.limit < least:
         raise ValueError(f"--limit {options.limit}: give at least {least}")
     out = options.out or RESULTS / ("harness_pic_sft.json" if options.method in LONG_METHODS else "harness.json")
-    _writable(out)
+    writable(out)
     with tempfile.TemporaryDirectory() as scratch:
         own = [summaries(options.data, options.limit or 200, Path(scratch) / "t.json")] if options.data else []
         models = Models(allowed(more=[options.model]))
         result = evaluate(models, options.model, options.method, [*own, *options.task], options.limit, say)
-    _keep(out, result)
+    keep(out, result)
     return 0
 
 
@@ -118,11 +119,11 @@ def _recall(options: argparse.Namespace) -> int:
     if options.keys < 1:
         raise ValueError(f"--keys {options.keys}: give at least 1")
     lengths = {part: _lengths(options, LENGTHS[part], 64) for part in ([options.only] if options.only else LENGTHS)}
-    _writable(options.out)
-    before = _before(options.out, earlier)
+    writable(options.out)
+    before = resumed(options.out, earlier)
     lab, texts = _texts(options)
     for result in evaluate(lab, options.model, texts, lengths, options.longest, options.keys, before, say):
-        _keep(options.out, result)
+        keep(options.out, result)
     return 0
 
 
@@ -140,12 +141,12 @@ def _perplexity(options: argparse.Namespace) -> int:
     policies = _policies(options, ABLATION if options.ablation else POLICIES)
     out = options.out or RESULTS / ("ablation.json" if options.ablation else "perplexity.json")
     lengths = _lengths(options, LENGTHS, TAIL)
-    _writable(out)
+    writable(out)
     lab, texts = _texts(options)
-    before = _before(out, lambda found: earlier(found, options.model))
+    before = resumed(out, lambda found: earlier(found, options.model))
     result = None
     for result in evaluate(lab, options.model, texts, policies, lengths, options.longest, before, say):
-        _keep(out, result)
+        keep(out, result)
     if result is None:
         raise ValueError("nothing to measure: give longer texts, smaller --lengths or a larger --longest")
     for row in [*result["perplexity"], *result["same_tokens"]]:
@@ -172,10 +173,10 @@ def _diagnoses(options: argparse.Namespace) -> int:
     for name, least in (("documents", 1), ("length", 64), ("head", 0)):
         if getattr(options, name) < least:
             raise ValueError(f"--{name} {getattr(options, name)}: give at least {least}")
-    _writable(options.out)
+    writable(options.out)
     lab, texts = Lab(Models(allowed(more=[options.model]))), documents(options.data, options.documents)
     for result in evaluate(lab, options.model, texts, options.length, options.head, say):
-        _keep(options.out, result)
+        keep(options.out, result)
     return 0
 
 
@@ -214,12 +215,12 @@ def _longform(options: argparse.Namespace) -> int:
         "temperature": options.temperature,
         "top_p": options.top_p,
     }
-    _writable(out)
-    before = _before(out, earlier)
+    writable(out)
+    before = resumed(out, earlier)
     score = judge(options.judge) if options.judge else None
     prompts = asked(options.data, options.prompts)
     for result in evaluate(Lab(Models(allowed(more=[options.model]))), prompts, compared, common, before, score, say):
-        _keep(out, result)
+        keep(out, result)
     return 0
 
 
@@ -231,47 +232,6 @@ def _policies(options: argparse.Namespace, known: Collection[str]) -> list[str]:
     return chosen
 
 
-def _before(file: Path, checked: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any] | None:
-    """The result to go on from, None where there is no file. ValueError for one that cannot be gone on from."""
-    if not file.exists():
-        return None
-    try:
-        return checked(json.loads(file.read_text("utf-8")))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{file} cannot be gone on from, it is no JSON: give another --out, or delete it") from error
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{file} cannot be gone on from, {error}: give another --out, or delete it") from error
-
-
-def _writable(file: Path) -> None:
-    """Make room for a result file. ValueError with a sentence where it cannot be written, before it is measured."""
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(f"{file} cannot be written ({error.strerror}): give another --out") from error
-    if file.is_dir():
-        raise ValueError(f"{file} is a folder: give a file as --out")
-
-
-def _keep(file: Path, result: dict[str, Any]) -> None:
-    """Write a result file, whole or not at all. ValueError with a sentence where it cannot be written."""
-    scratch = file.with_suffix(".new")
-    try:
-        scratch.write_text(json.dumps(_rounded(result), separators=(",", ":")), "utf-8")
-        scratch.replace(file)
-    except OSError as error:
-        raise ValueError(f"{file} cannot be written ({error.strerror}): give another --out") from error
-
-
-def _rounded(value: Any) -> Any:
-    """Floats in it to six significant digits, which is more than a measurement tells: files stay small."""
-    if isinstance(value, float):
-        return float(f"{value:.6g}")
-    if isinstance(value, dict):
-        return {key: _rounded(each) for key, each in value.items()}
-    return [_rounded(each) for each in value] if isinstance(value, list | tuple) else value
-
-
 def _length(options: argparse.Namespace) -> int:
     from backend.evaluation.length import evaluate
     from backend.models import Models, allowed
@@ -280,14 +240,14 @@ def _length(options: argparse.Namespace) -> int:
         raise ValueError(f"--prompts {options.prompts}: give at least 1")
     if not 0 <= options.landing <= MAX_LANDING:
         raise ValueError(f"--landing {options.landing}: give 0 to {MAX_LANDING}")
-    _writable(options.out / "length.json")
+    writable(options.out / "length.json")
     models = Models(allowed(more=[options.model]))
     for method in options.method:
         result = evaluate(
             models, options.model, method, options.prompts, options.ranges, options.data, options.adapter, say,
             options.landing,
         )
-        _keep(options.out / (f"{method}_landing.json" if options.landing else f"{method}.json"), result)
+        keep(options.out / (f"{method}_landing.json" if options.landing else f"{method}.json"), result)
         for name, found in result["summary"].items():
             say(f"{method:14} {name:20} " + "  ".join(f"{key} {value:.3g}" for key, value in found.items()))
         say(f"{method:14} quality {json.dumps(result['quality'])}")

@@ -7,7 +7,6 @@ compiled for processors with AVX2; one compiled for the processor at hand may be
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from typing import Any
 import torch
 
 from backend import embedded
+from backend.evaluation.files import keep, writable
 from backend.evaluation.machine import PeakMemory
 from backend.evaluation.speed import Bench, Speed, begun, cache_bytes, engine_readers, measured
 from backend.models import Models
@@ -82,6 +82,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=64, help="tokens written in each case (default 64)")
     parser.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args()
+    writable(given.out)
     models = Models(["embedded"])
     with tempfile.TemporaryDirectory() as work:
         try:
@@ -90,7 +91,7 @@ def main() -> None:
             result = head | {"short": measured(cases(models, gguf, bench), say)}
         except ValueError as error:
             sys.exit(str(error))
-    given.out.write_text(json.dumps(result, indent=1))
+    keep(given.out, result)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +24,7 @@ from transformers import AutoModelForCausalLM, DynamicCache, PreTrainedModel
 from backend import embedded
 from backend.engine import CHUNK, FIRST_CHUNK
 from backend.evaluation.algorithm1 import Algorithm1
+from backend.evaluation.files import keep, writable
 from backend.evaluation.machine import PeakMemory, copy_bandwidth, provenance
 from backend.models import Models
 from backend.positions import Policy
@@ -290,12 +290,13 @@ def main() -> None:
     parser.add_argument("--windows", type=int, nargs="+", default=WINDOWS, help="Λ windows (1024 2048 4096)")
     parser.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args()
+    writable(given.out)
     models = Models(["embedded"])
     bench, result = begun(models, given.tokens, say)
     result["long"] = []
     for row in long_cases(models, bench, given.contexts, given.windows):
         result["long"] += measured(iter([row]), say)
-        given.out.write_text(json.dumps(result, indent=1))
+        keep(given.out, result)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from backend.evaluation.command import _keep
+from backend.evaluation.files import keep
 
 
 def test_a_result_is_kept_compactly_and_only_its_floats_are_rounded(tmp_path):
@@ -12,7 +12,7 @@ def test_a_result_is_kept_compactly_and_only_its_floats_are_rounded(tmp_path):
         "command": "a 0.123456789", "seed": 123456789, "nats": [1.0800000429153442, -3151.856564578906, 2.5e-7],
         "rows": [{"s_l": 99.27632206433375, "ended": True, "judged": None}, (1 / 3, 2.0)],
     }  # fmt: skip
-    _keep(tmp_path / "kept.json", result)
+    keep(tmp_path / "kept.json", result)
     text = (tmp_path / "kept.json").read_text()
     assert json.loads(text) == {
         "command": "a 0.123456789", "seed": 123456789, "nats": [1.08, -3151.86, 2.5e-7],
@@ -23,4 +23,4 @@ def test_a_result_is_kept_compactly_and_only_its_floats_are_rounded(tmp_path):
 
 def test_a_file_that_cannot_be_written_is_a_sentence(tmp_path):
     with pytest.raises(ValueError, match="cannot be written"):
-        _keep(tmp_path / "missing" / "kept.json", {})
+        keep(tmp_path / "missing" / "kept.json", {})

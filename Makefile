@@ -40,11 +40,13 @@ train-smoke: $(VENV)/.develops
 	$(PY) -m backend evaluate length --method ldpe --adapter .cache/smoke/ldpe --prompts 2 --ranges range --out .cache/smoke
 
 # What lies in assets/, made anew: an hour and more each on two cores. What is there was made from corpora that were
-# stopped at 886 answers, with fewer prompts and documents; cards and results hold the exact commands. DATA: folder
+# stopped at 886 answers (213 for limits), with fewer prompts and documents; cards and results hold the exact commands. DATA: folder
 # with instructions.jsonl, scitldr_test.jsonl, hellobench_ht.jsonl and novels/.
 DATA ?= ../shared/data
-TRAIN := $(PY) -m backend train --data .cache/training/corpus.jsonl --longest-prompt 76 --note "Answers written by \
-SmolLM2-135M-Instruct (Apache-2.0) to questions it wrote itself and to instructions of self-instruct and arena-hard (Apache-2.0)."
+OWN := --note "Answers written by SmolLM2-135M-Instruct (Apache-2.0) to questions it wrote itself and to instructions \
+of self-instruct and arena-hard (Apache-2.0)."
+TRAIN := $(PY) -m backend train --data .cache/training/corpus.jsonl --longest-prompt 76 $(OWN)
+LIMITS := $(PY) -m backend train --data .cache/training/whole.jsonl --longest-prompt 300 --longest 640 $(OWN)
 LONG := $(PY) -m backend train --preset long --rate 8e-4 --data $(DATA)/longform.jsonl --note "Answers written by \
 LongWriter-9B and by open models of 7 to 34 billion parameters to the prompts of HelloBench (MIT)."
 LONGER := --data $(DATA)/responses.jsonl --samples 60 --shortest 2000
@@ -59,8 +61,10 @@ adapters: $(VENV)/.runs
 	$(TRAIN) --method pre --start .cache/training/counting/pre --match 1 --samples 1400 --curriculum long --rate 6e-4 \
 		--out assets/adapters/pre
 	$(TRAIN) --method lrpe --start $(COUNTING) --samples 900 --rate 8e-4 --out assets/adapters/lrpe
-	for kind in ldpe orpe; do $(TRAIN) --method mnt_$$kind --start assets/adapters/$$kind --samples 400 \
-		--curriculum even --rate 5e-4 --out assets/adapters/mnt_$$kind || exit 1; done
+	$(PY) -m backend distill --out .cache/training/whole.jsonl --no-hints --turns 1 --longest 640 --questions 192 \
+		--prompts $(DATA)/instructions.jsonl
+	for kind in ldpe orpe; do $(LIMITS) --method mnt_$$kind --start assets/adapters/$$kind --match 1 --samples 700 \
+		--curriculum limits --mnt-sigma 512 --mnt-most 1024 --rate 5e-4 --out assets/adapters/mnt_$$kind || exit 1; done
 	$(TRAIN) --method prompted_tuned --samples 700 --out assets/adapters/prompted_tuned
 	$(LONG) $(LONGER) --method sft --out assets/adapters/sft
 	$(LONG) $(LONGER) --method sft_ntk --ratio 16 --out assets/adapters/sft_ntk

@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import islice
 
 import pytest
 import torch
@@ -19,7 +20,7 @@ from backend.capabilities import describe
 from backend.models import Loaded
 from backend.positions import Policy
 from backend.runner import Runner
-from backend.signals import SignalContext, signalling
+from backend.signals import SignalContext, signal_rows, signalling
 from backend.signals import attach as attach_signal
 from backend.training import train as training
 from backend.training.curriculum import EVEN, SHORT_FIRST, learning_rate, stage
@@ -143,13 +144,12 @@ def test_batches_keep_their_budget_and_their_cuts():
 def test_a_limit_exceeds_a_cut_response_by_less_than_its_next_sentence():
     ended = Sample("a", (1,), tuple(range(20)), (4, 9, 20), ended=True)
     broken = Sample("b", (2,), tuple(range(20)), (4, 9), ended=False)
-    rows = [
-        row for seed in range(99) for batch in batches([ended, broken], 99, 9, random.Random(seed)) for row in batch
-    ]
+    rows = [row for seed in range(99) for (row,) in batches([ended, broken], 99, 9, random.Random(seed), whole=0.1)]
     leads = {(row.prompt[0], len(row.response), row.lead) for row in rows}
     assert leads == {(1, 4, 4), (1, 9, 10), (1, 20, None), (2, 4, 4), (2, 9, 11)}
-    inside = [row for batch in batches([ended], 99, 9, random.Random(0), anywhere=1.0) for row in batch]
-    assert inside[0].lead == 0 or len(inside[0].response) in ended.cuts
+    inside = [row for seed in range(9) for (row,) in batches([ended], 99, 9, random.Random(seed), 0.9, whole=0.1)]
+    assert {row.lead for row in inside if len(row.response) not in ended.cuts} == {0}
+    assert {row.lead for batch in batches([ended, broken], 99, 9, random.Random(0)) for row in batch} == {None}
 
 
 def test_responses_that_ended_by_themselves_are_left_whole_as_often_as_asked():
@@ -225,6 +225,22 @@ def test_max_new_tokens_plus_plus_lengthens_counts_and_pre_is_noisy(tmp_path):
         early, late, again = (run._rows(rows, 15, share) for share in (0.0, 1.0, 1.0))
         assert not torch.equal(late, again)
         assert torch.equal(early[0, :2], again[0, :2]) == (method in ("pre", "mnt_orpe"))
+
+
+def test_a_limit_in_training_heeds_what_its_row_allows(tmp_path):
+    run = training._Run(tiny_loaded(), letters(), quick("mnt_ldpe"), tmp_path / "t")
+    exact, near = (run._rows([Row((5, 6, 7), (9,) * 12, lead)], 15, 1.0) for lead in (0, 1))
+    places, prompts = torch.arange(15)[None], torch.tensor([[3]])
+    for rows, shift in ((exact, 0), (near, 1)):
+        assert torch.equal(rows, signal_rows(run.signal, places, prompts, torch.tensor([[12 + shift]]), rows.shape[-1]))
+
+
+def test_limits_are_trained_on_whole_responses(tmp_path):
+    whole = [replace(sample, cuts=(2, 20), ended=True) for sample in letters()]
+    run = training._Run(tiny_loaded(), whole, quick("mnt_ldpe", curriculum="limits"), tmp_path / "t")
+    rows = [row for group in islice(run._groups(), 8) for batch in group for row in batch]
+    assert {(len(row.response), row.lead) for row in rows} == {(2, 17), (20, None)}
+    assert sum(len(row.response) == 20 for row in rows) > 0.6 * len(rows)
 
 
 def test_an_adapter_starts_as_the_model_itself(tmp_path):

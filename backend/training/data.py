@@ -50,12 +50,12 @@ class Sample:
 
 
 class Row(NamedTuple):
-    """A prompt and a response as training shows them. lead: most tokens by which a limit that made the response end
-    here may exceed its length; None: any number, since it ended by itself."""
+    """A prompt and a response as training shows them. lead: most tokens by which a limit may exceed its length; None:
+    any number."""
 
     prompt: tuple[int, ...]
     response: tuple[int, ...]
-    lead: int | None = 0
+    lead: int | None = None
 
 
 def held_out(prompt: str) -> bool:
@@ -147,13 +147,14 @@ def batches(
     """One pass over the samples as batches of responses of similar length, in random order.
 
     Each sample is cut at one of its sentence ends, drawn anew, of at most `longest` tokens; or, with the chance
-    `anywhere`, between any two tokens; or, with the chance `whole`, not at all if it ended by itself. `budget` bounds a
-    batch's tokens, padding included. prompt_of: the prompt's ids, given the sample and the response's length.
+    `anywhere`, between any two tokens; or, with the chance `whole`, not at all if it ended by itself: a limit then
+    exceeds what was cut by less than the next sentence. `budget` bounds a batch's tokens, padding included. prompt_of:
+    the prompt's ids, given the sample and the response's length.
     """
     rows = []
     for sample in samples:
         if cut := _cut(sample, longest, random_, anywhere, whole):
-            rows.append(Row(prompt_of(sample, cut), sample.response[:cut], _lead(sample, cut)))
+            rows.append(Row(prompt_of(sample, cut), sample.response[:cut], _lead(sample, cut) if whole else None))
     # Ordered by length with some disorder, so that a pass does not always put the same samples together.
     rows.sort(key=lambda row: (len(row.prompt) + len(row.response)) * random_.uniform(0.9, 1.1))
     found: list[list[Row]] = [[]]
@@ -180,7 +181,7 @@ def _cut(sample: Sample, longest: int, random_: random.Random, anywhere: float, 
 
 
 def _lead(sample: Sample, cut: int) -> int | None:
-    """Row.lead: the next sentence would still have fitted a limit that exceeds the length by more."""
+    """Row.lead where the limit made the response end: with more, the next sentence would have fitted as well."""
     if sample.ended and cut == sample.cuts[-1]:
         return None
     further = next((later for later in sample.cuts if later > cut), len(sample.response) + 1)

@@ -31,6 +31,8 @@ FIELDS = (
 )
 SLOW_PERIOD = 12 * PERIOD
 PAST_KEPT = 30
+# Seconds within which a replay hears that it is to stop.
+LOOK = 0.1
 REASONS = {
     "eos": "The model ended by itself",
     "cap": "The cap on new tokens was reached",
@@ -225,7 +227,10 @@ def paced(trace: Trace, stopped: Callable[[], bool], speed: float = 1.0) -> Iter
         if stopped():
             return
         if isinstance(event, Step):
-            time.sleep(max(0.0, event.seconds / speed - (time.monotonic() - started)))
+            while (left := event.seconds / speed - (time.monotonic() - started)) > 0:
+                time.sleep(min(left, LOOK))
+                if stopped():
+                    return
         yield event
 
 

@@ -204,7 +204,7 @@ class _Run:
             yield self._step(choice, cache, probe, reading, wanted, goal)
             reading = None
             if len(self.text.tokens) >= settings.max_new_tokens:
-                reason = "cap"
+                reason = "eos" if self.landing is not None and self.landing.done else "cap"
                 break
             if self.control.stopped:
                 break

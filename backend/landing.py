@@ -84,6 +84,11 @@ class Landing:
             self.planned = best is not None
         return self._plan.pop(0) if self._plan else None
 
+    @property
+    def done(self) -> bool:
+        """Whether nothing but the end mark is left to write."""
+        return self.planned and len(self._plan) == 1
+
     def _best(self, logits, cache, signal, written: list[int], goal: int) -> Ending | None:
         random = torch.Generator().manual_seed(self.seed)
         tries = [
@@ -97,14 +102,15 @@ class Landing:
     ) -> Iterator[Ending]:
         """Every sentence's end on one continuation, and what a full stop after any of its tokens would make one."""
         cache, signal, tokens, nats = copy.deepcopy(cache), copy.copy(signal), list(written), 0.0
+        ends = torch.tensor(self.ends)
         most = min(max(self._in_tokens(goal, written), len(written)) + SLACK, self.cap)
-        ends = torch.tensor(self.ends, device=logits.device)
         while True:
-            likely = torch.log_softmax(logits, -1)
+            # On the CPU the same draws on every device.
+            likely = torch.log_softmax(logits.cpu(), -1)
             text = self.tokenizer.decode(tokens)
             if final(text):
                 yield self._ending(tokens, text, nats, len(written), goal)
-            elif len(tokens) < self.cap and final(f"{text}."):
+            elif self._stops and len(tokens) < self.cap and final(f"{text}."):
                 stop = max(self._stops, key=lambda token: float(likely[token]))
                 ended = text + self._stops[stop]
                 yield self._ending([*tokens, stop], ended, nats - float(likely[stop]), len(written), goal)
@@ -126,8 +132,9 @@ class Landing:
     @cached_property
     def _stops(self) -> dict[int, str]:
         """Tokens that are nothing but the end of a sentence, and that end."""
-        ids = {mark: self.tokenizer.encode(mark, add_special_tokens=False) for mark in STOPS}
-        return {each[0]: mark for mark, each in ids.items() if len(each) == 1}
+        # After a letter: alone, some tokenizers would put a space before the mark.
+        last = {mark: self.tokenizer.encode(f"a{mark}", add_special_tokens=False)[-1] for mark in STOPS}
+        return {token: mark for mark, token in last.items() if self.tokenizer.decode([token]) == mark}
 
     def _in_tokens(self, goal: int, tokens: list[int]) -> int:
         text = "" if self.unit == "tokens" else self.tokenizer.decode(tokens)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -13,8 +14,9 @@ from app import charts, overlays, passages
 from app.charts import PALETTES, Past
 from app.overlays import Named
 from app.series import Series, pick, sample
+from app.tabs.generate import near_target
 from app.text import lines
-from app.view import View
+from app.view import View, paced
 from backend.settings import RunSettings, Watch
 from backend.signals.units import length
 from backend.steps import Finish, Logits, Reading, Step
@@ -338,6 +340,21 @@ def test_a_run_without_tokens_tells_how_it_ended():
     told = view.figures()
     assert told["state"] == "good" and told["error"] == "−90"
     assert told["message"].startswith("The model ended by itself")
+
+
+def test_a_near_target_is_never_beyond_the_one_a_run_has():
+    view = View(RunSettings(prompt="p", method="ldpe", target=100))
+    view.add([step(i, goal=100 - i) for i in range(1, 51)])
+    assert near_target(view.series) == 65
+    view.add([step(i, goal=100 - i) for i in range(51, 99)])
+    assert near_target(view.series) == 100
+
+
+def test_a_replay_hears_at_once_that_it_is_to_stop():
+    trace = Trace(RunSettings(prompt="p", method="ldpe", target=100))
+    trace.append(replace(step(1, goal=99), seconds=1e8))
+    started, asked = time.monotonic(), iter([False, False, True])
+    assert list(paced(trace, lambda: next(asked))) == [] and time.monotonic() - started < 5
 
 
 def test_a_run_that_landing_ended_says_so():

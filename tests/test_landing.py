@@ -65,7 +65,20 @@ def test_words_are_counted_as_words(lab):
 
 def test_an_end_beyond_the_cap_is_none(lab):
     tokens, finish = run(lab, ask(target=40, landing=6, max_new_tokens=40))
-    assert len(tokens) <= 40 and final(finish.text)
+    assert len(tokens) <= 40 and final(finish.text) and finish.reason == "eos" and finish.landed
+
+
+def test_landing_on_the_cap_is_no_cut(lab):
+    landed = [run(lab, ask(target=target, landing=6, max_new_tokens=target))[1] for target in (24, 32)]
+    assert any(finish.error == 0 for finish in landed)
+    assert all(finish.reason == "eos" and finish.landed for finish in landed)
+
+
+def test_full_stops_are_tokens_of_their_own(lab):
+    tokenizer = lab.models.load("embedded").tokenizer
+    stops = Landing(None, tokenizer, [0], 1, 0, "tokens", 9, lambda: False)._stops
+    word = tokenizer.encode("blue", add_special_tokens=False)
+    assert [tokenizer.decode([*word, token]) for token in stops] == ["blue.", "blue!", "blue?"]
 
 
 @pytest.mark.parametrize("target", [5, 12, 37])

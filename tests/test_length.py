@@ -8,6 +8,7 @@ import pytest
 from backend.__main__ import main
 from backend.engine import Lab
 from backend.evaluation import length as evaluation
+from backend.evaluation import longform
 from backend.evaluation.answers import Answer
 from backend.evaluation.length import (
     BEYOND,
@@ -16,6 +17,7 @@ from backend.evaluation.length import (
     COUNTS,
     EDGES,
     IN_RANGE,
+    Case,
     answers,
     cases,
     evaluate,
@@ -24,6 +26,8 @@ from backend.evaluation.length import (
     streamed,
     summary,
 )
+from backend.settings import RunSettings
+from backend.steps import Finish
 
 
 def answer(target: int, count: int, **changes) -> Answer:
@@ -105,6 +109,19 @@ def test_a_method_without_adapter_is_refused(models, monkeypatch, tmp_path, caps
     assert "no adapter for lrpe" in capsys.readouterr().err
     landing = ["--method", "none", "--landing", "2", "--adapter", str(tmp_path), "--out", str(tmp_path / "out")]
     assert main(["evaluate", "length", *landing]) == 2
+    assert "none has no target to land on: leave out --landing" in capsys.readouterr().err
+    landing[1] = "ldpe"
+    assert main(["evaluate", "length", *landing]) == 2
     assert "--landing is measured with the lab's own adapters: leave out --adapter" in capsys.readouterr().err
     assert main(["evaluate", "length", "--method", "none", "--data", str(tmp_path), "--out", str(tmp_path)]) == 2
     assert "scitldr_test.jsonl cannot be read" in capsys.readouterr().err
+
+
+def test_a_run_that_failed_is_no_answer(models, monkeypatch):
+    lab, case = Lab(models), Case("questions", 0, "Why?", 9)
+    failed = Finish("error", "", 0, 0, 0, None, 3, 0.0, 0.0, 0.0, 0, message="no memory: give a smaller cap")
+    monkeypatch.setattr(lab, "stream", lambda *_: iter([failed]))
+    with pytest.raises(ValueError, match="give a smaller cap"):
+        list(streamed(lab, "embedded", "prompted", [case], 0, str))
+    with pytest.raises(ValueError, match="give a smaller cap"):
+        longform._alone(lab, RunSettings(prompt="Why?"))

@@ -22,9 +22,11 @@ from backend.positions import Policy
 from backend.runner import Runner
 from backend.signals import SignalContext, signal_rows, signalling
 from backend.signals import attach as attach_signal
+from backend.training import distill as distilling
 from backend.training import train as training
 from backend.training.curriculum import EVEN, SHORT_FIRST, learning_rate, stage
 from backend.training.data import SUMMARISE, Row, Sample, Text, batches, held_out, hub_texts, samples, texts
+from backend.training.distill import HINTS, distill
 from backend.training.settings import PRESETS, TrainSettings
 from tests.conftest import tiny_model, tiny_tokenizer
 
@@ -67,7 +69,9 @@ def test_files_are_read_by_their_fields(tmp_path):
         return tmp_path / name
 
     own = file("own.jsonl", {"prompt": "a", "response": "b", "source": "own", "id": "1", "ended": True}, {"done": 5})
-    assert [(t.source, t.prompt, t.response) for t in texts(own)] == [("own", "a", "b")]
+    assert [(t.source, t.prompt, t.response, t.ended) for t in texts(own)] == [("own", "a", "b", True)]
+    cut = file("cut.jsonl", {"prompt": "a", "response": "b", "ended": False})
+    assert not next(texts(cut)).ended
     file("prompts.jsonl", {"id": "q1", "prompt": "why?"})
     answers = file("responses.jsonl", {"id": "q1", "response": "so."}, {"id": "gone", "response": "no."})
     assert [(t.prompt, t.response) for t in texts(answers)] == [("why?", "so.")]
@@ -164,7 +168,7 @@ def test_responses_that_ended_by_themselves_are_left_whole_as_often_as_asked():
 
 def test_long_texts_are_kept_whole(embedded):
     kept = next(f"Tell me about number {i}." for i in range(50) if not held_out(f"Tell me about number {i}."))
-    found = samples((Text("t", kept, "one two " * n) for n in (5, 20, 60)), embedded.tokenizer, 100, 100, whole=30)
+    found = samples((Text("t", kept, "one two " * n) for n in (5, 20, 60)), embedded.tokenizer, 100, 100, shortest=30)
     assert [sample.cuts for sample in found] == [(len(found[0].response),)] and 30 <= found[0].cuts[0] <= 100
 
 
@@ -341,6 +345,19 @@ def test_a_run_does_not_go_on_with_other_settings(tmp_path):
         trained(tmp_path / "t", quick(rate=1e-2))
 
 
+def test_a_run_does_not_go_on_with_other_texts(tmp_path):
+    trained(tmp_path / "t", quick(), stop_at=2)
+    with pytest.raises(ValueError, match=r"other settings \(texts\)"):
+        training._Run(tiny_loaded(), letters(25), quick(), tmp_path / "t")
+
+
+@pytest.mark.parametrize("targets", ["q_proj", "q_proj,v_proj"])
+def test_modules_for_the_lora_are_named_by_commas(targets, tmp_path):
+    run = training._Run(tiny_loaded(), letters(), quick(targets=targets), tmp_path / "t")
+    trainable = [name for name, p in run.lora.named_parameters() if p.requires_grad]
+    assert {name.split(".lora")[0].rsplit(".", 1)[1] for name in trainable} == set(targets.split(","))
+
+
 def test_training_learns_to_end_where_the_count_does(tmp_path):
     settings = quick("orpe", samples=1500, budget=400, gain=1.0, rank=8, alpha=16, rate=5e-3, curriculum="even")
     run = training._Run(tiny_loaded(), letters(), settings, tmp_path / "t")
@@ -455,3 +472,18 @@ def test_corpora_are_read_line_by_line_or_refused_with_a_sentence(tmp_path, caps
     assert "is not UTF-8 text" in capsys.readouterr().err
     assert main(["distill", "--out", str(tmp_path / "o.jsonl"), "--prompts", str(tmp_path / "none")]) == 2
     assert "cannot be read" in capsys.readouterr().err
+
+
+def test_a_corpus_is_asked_for_under_its_hints_and_gone_on_with_under_the_same(embedded, tmp_path, monkeypatch):
+    asked, ids = [], distilling._ids
+    monkeypatch.setattr(distilling, "_ids", lambda loaded, text: asked.append(text) or ids(loaded, text))
+    out, given = tmp_path / "c.jsonl", [("t", f"What is {thing}? One sentence.") for thing in ("rain", "snow")]
+    short = {"questions": 0, "prompts": given, "longest": 24, "turns": 2, "report": str}
+    distill(embedded, out, **short)
+    assert {f"{given[0][1]}\n\n{HINTS[1]}", given[0][1]} <= set(asked[2:])
+    kept = out.read_text()
+    assert distill(embedded, out, **short) == sum("done" not in row for row in jsonlines.read(out))
+    assert out.read_text() == kept and json.loads(out.with_suffix(".manifest.json").read_text())["pairs"] >= 0
+    with pytest.raises(ValueError, match=r"other settings \(hints\)"):
+        distill(embedded, out, **short, hints=("",))
+    assert all({"prompt", "response", "ended"} <= row.keys() for row in jsonlines.read(out) if "done" not in row)

@@ -19,6 +19,7 @@ from app.frames import Frame
 from app.model import ModelChoice
 from app.numbers import in_range
 from app.runs import Runs, batches
+from app.series import Series
 from app.share import from_query, to_query
 from app.view import FIELDS, View, follow, paced, sentence
 from backend.engine import Control
@@ -209,7 +210,7 @@ def _steering(parts: Parts, runs: Runs) -> None:
         if series.settings.method not in RETARGETS:
             gr.Info("This method cannot change its target while it writes. Choose Decay or a length signal.")
             return [gr.skip()] * 2
-        goal = min(series.produced[-1] + WRAP_UP[series.settings.goal_unit], MAX_TARGET)
+        goal = near_target(series)
         retarget(request, goal)
         shown = [goal, gr.skip()]
         return shown[::-1] if series.settings.method in LIMIT_METHODS else shown
@@ -225,6 +226,12 @@ def _steering(parts: Parts, runs: Runs) -> None:
     # Only what comes through the queue can bring a message with it.
     parts.wrap.click(wrap, None, [form.target, form.limit], concurrency_limit=None, **QUIET)
     gr.on([form.layer.input, form.head.input], watch, [form.layer, form.head], None, **quiet)
+
+
+def near_target(series: Series) -> int:
+    """A target for a run that is to end soon, never beyond the one it has."""
+    goal = series.produced[-1] + WRAP_UP[series.settings.goal_unit]
+    return min(goal, series.target[-1] or MAX_TARGET)
 
 
 def preview_values(settings: RunSettings) -> list[str]:
@@ -295,8 +302,9 @@ def _files(files: Files, parts: Parts, runs: Runs, first: Trace | None) -> None:
     files.share.click(make_link, parts.form.inputs, [files.link], **QUIET).success(
         None, [files.link], None, js="(query) => LengthLab.share(query)"
     )
+    folder = tempfile.TemporaryDirectory(prefix="length-lab-")
     for name, suffix in EXPORTS.items():
-        export = files.exports[name].click(_exporter(name, suffix, first), [parts.trace], [files.file], **QUIET)
+        export = files.exports[name].click(_exporter(name, suffix, first, folder), [parts.trace], [files.file], **QUIET)
         export.success(None, None, None, js="() => setTimeout(() => document.querySelector('#file').click(), 50)")
 
     def loaded(path: str) -> list[Any]:
@@ -350,8 +358,12 @@ class Replay:
         """A recorded run holds the logits it recorded."""
 
 
-def _exporter(name: str, suffix: str, first: Trace | None) -> Callable[[Trace | None], str]:
-    def export(trace: Trace | None) -> str:
+def _exporter(
+    name: str, suffix: str, first: Trace | None, exports: tempfile.TemporaryDirectory[str]
+) -> Callable[[Trace | None, gr.Request], str]:
+    """exports: where each visitor's latest file of a kind lies, until it is cleaned up."""
+
+    def export(trace: Trace | None, request: gr.Request) -> str:
         trace = trace or first
         if trace is None:
             raise gr.Error(
@@ -363,7 +375,9 @@ def _exporter(name: str, suffix: str, first: Trace | None) -> Callable[[Trace | 
             "Python": trace.to_script,
             "Notebook": lambda: json.dumps(trace.to_notebook(), indent=1),
         }[name]
-        path = Path(tempfile.mkdtemp(prefix="length-lab-")) / f"length-lab-run{suffix}"
+        folder = Path(exports.name, request.session_hash or "")
+        folder.mkdir(exist_ok=True)
+        path = folder / f"length-lab-run{suffix}"
         path.write_text(made(), "utf-8")
         return str(path)
 

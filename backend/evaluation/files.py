@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ def writable(file: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ValueError(f"{file} cannot be written ({error.strerror}): give another --out") from error
+    if not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise ValueError(f"{file} cannot be written (no permission): give another --out")
     if file.is_dir():
         raise ValueError(f"{file} is a folder: give a file as --out")
 

@@ -35,7 +35,7 @@ from backend.evaluation.quality import bert_score, distinct, perplexity, rouge
 from backend.models import Loaded, Models
 from backend.prompt import end_ids, token_ids
 from backend.sentences import final
-from backend.settings import LIMIT_METHODS, SIGNAL_METHODS, Method, RunSettings, Unit, Watch
+from backend.settings import LIMIT_METHODS, SIGNAL_METHODS, UNSTEERED, Method, RunSettings, Unit, Watch
 from backend.signals import SignalSettings
 from backend.signals.units import in_tokens, length
 from backend.steps import Finish
@@ -74,7 +74,7 @@ class Case:
 
 
 def prompts(count: int, folder: Path | None = None) -> dict[str, list[str]]:
-    """Held-out prompts by kind, `count` of each; abstracts and articles where `folder` has them."""
+    """Held-out prompts by kind, `count` of each; abstracts and articles, which lie in `folder`, where one is given."""
     found = {"questions": QUESTIONS.read_text("utf-8").splitlines()[:count]}
     if folder is not None:
         found["abstracts"] = [SUMMARISE + row["abstract"] for row in _abstracts(folder, count)]
@@ -131,6 +131,8 @@ def streamed(
         control, tokens, ended = Control(), [], False
         for event in lab.stream(settings, control):
             if isinstance(event, Finish):
+                if event.reason == "error":
+                    raise ValueError(event.message)
                 ended = event.reason == "eos"
                 continue
             tokens.append(event.token)
@@ -284,6 +286,8 @@ def evaluate(
     started = time.monotonic()
     if path is None and (reason := adapters.available(model)[method]):
         raise ValueError(reason)
+    if landing and (method in LIMIT_METHODS or method in UNSTEERED):
+        raise ValueError(f"{method} has no target to land on: leave out --landing")
     alone = landing > 0 or method == "exp_decay"
     if path and alone:
         given = "--landing" if landing else "exp_decay"

@@ -1,7 +1,8 @@
 """How position-id compression changes what a model writes at length: lengths, endings, quality (004 §4, table 7).
 
 `python -m backend evaluate longform` writes assets/results/longform.json; with --trained, what training on long texts
-adds (004 table 2, table 8 and figure 3) to pic_sft.json. A run that was stopped goes on.
+adds (004 table 2, table 8 and figure 3) to pic_sft.json. A run that was stopped goes on,
+and one with other settings is refused: give another --out.
 """
 
 from __future__ import annotations
@@ -129,6 +130,8 @@ def responses(lab: Lab, asked: Sequence[RunSettings]) -> Iterator[tuple[int, Res
 def _alone(lab: Lab, settings: RunSettings) -> Response:
     *steps, finish = lab.stream(settings)
     assert isinstance(finish, Finish)
+    if finish.reason == "error":
+        raise ValueError(finish.message)
     return Response([step.token for step in steps if isinstance(step, Step)], finish.reason == "eos")
 
 

@@ -73,8 +73,8 @@ def _train(options: argparse.Namespace) -> int:
     loaded = _loaded(settings.model, "4bit" if settings.load_in_4bit else "bf16")
     read = [text for file in options.data for text in texts(file)]
     read += [text for name in options.hub for text in hub_texts(name, options.hub_rows, settings.seed)]
-    whole = settings.shortest if settings.longform else 0
-    found = samples(read, loaded.tokenizer, settings.longest_prompt, settings.longest, whole)
+    shortest = settings.shortest if settings.longform else 0
+    found = samples(read, loaded.tokenizer, settings.longest_prompt, settings.longest, shortest)
     print(f"{len(found):,} samples from {len(read):,} texts", flush=True)
     sources = Counter(sample.source for sample in found)
     adapter = train(loaded, found, settings, options.out, say, sources, options.note)

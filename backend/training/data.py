@@ -109,24 +109,25 @@ def _hub_text(name: str, row: Mapping[str, Any]) -> Text:
 
 
 def samples(
-    texts: Iterable[Text], tokenizer: PreTrainedTokenizerBase, longest_prompt: int, longest: int, whole: int = 0
+    texts: Iterable[Text], tokenizer: PreTrainedTokenizerBase, longest_prompt: int, longest: int, shortest: int = 0
 ) -> list[Sample]:
     """Tokenised texts, responses cut to fit; without those held out, of a longer prompt, or cut with no sentence end.
 
-    whole: above 0, responses are kept whole instead, those between so many tokens and `longest`.
+    shortest: above 0, responses are kept whole instead, those between so many tokens and `longest`.
     """
     found = []
     for text in texts:
         if held_out(text.prompt) or not text.prompt.strip():
             continue
         prompt = tuple(prompt_ids(text.prompt, tokenizer))
+        # One token more tells whether the response goes on.
         response = tokenizer(text.response.strip(), add_special_tokens=False)["input_ids"][: longest + 1]
         # What has no sentence, like the answer "B. 4", ends where it ends.
-        ends = [] if whole else sentence_lengths(response, tokenizer)
-        cuts = tuple(cut for cut in ends or [len(response)] if max(1, whole) <= cut <= longest)
+        ends = [] if shortest else sentence_lengths(response, tokenizer)
+        cuts = tuple(cut for cut in ends or [len(response)] if max(1, shortest) <= cut <= longest)
         if cuts and len(prompt) <= longest_prompt:
             ended = text.ended and cuts[-1] == len(response)
-            found.append(Sample(text.prompt, prompt, tuple(response), cuts, text.source, ended))
+            found.append(Sample(text.prompt, prompt, tuple(response[:longest]), cuts, text.source, ended))
     return found
 
 

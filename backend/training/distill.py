@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -58,16 +59,23 @@ def distill(
     report: Callable[[str], None] = print,
     hints: Sequence[str] = HINTS,
 ) -> int:
-    """Write or extend the corpus at `out`; returns the number of pairs in it.
+    """Write the corpus at `out`, or go on with it; returns the number of pairs in it.
 
     questions: how many to sample from the model; prompts: (source, text) of others. longest: cap on an answer's
     tokens. turns: answers to each question, every one under the next of the hints; `("",)` asks for answers as long as
-    the model makes them. A manifest beside the corpus tells how it was made.
+    the model makes them. A manifest beside the corpus tells how it was made. ValueError for a corpus made otherwise.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     asked = _sampled(loaded, out.with_suffix(".questions.jsonl"), questions, seed)
     asked += [(source, text) for source, text in prompts if len(_ids(loaded, text)) <= LONGEST_PROMPT]
     jobs = [(*question, hints[(i + turn) % len(hints)]) for turn in range(turns) for i, question in enumerate(asked)]
+    settings = {
+        "model": loaded.capabilities.model, "asked": len(jobs), "hints": list(hints), "turns": turns, "seed": seed,
+        "longest": longest, "questions": questions, "sampling": asdict(SAMPLING),
+    }  # fmt: skip
+    manifest = out.with_suffix(".manifest.json")
+    _same(manifest, settings)
+    manifest.write_text(json.dumps(settings, indent=1))
     done = _done(out)
     while done < len(jobs):
         shard = jobs[done : done + SHARD]
@@ -83,10 +91,15 @@ def distill(
         jsonlines.append(out, [asdict(pair) for pair in kept] + [{"done": done}])
         report(f"{done} of {len(jobs)} asked, {len(kept)} of the last {len(shard)} kept")
     pairs = sum("done" not in row for row in jsonlines.read(out))
-    manifest = provenance(seed) | {"model": loaded.capabilities.model, "asked": len(jobs), "pairs": pairs}
-    manifest |= {"hints": hints, "sampling": asdict(SAMPLING), "longest": longest, "questions": questions}
-    out.with_suffix(".manifest.json").write_text(json.dumps(manifest, indent=1))
+    manifest.write_text(json.dumps(provenance(seed) | settings | {"pairs": pairs}, indent=1))
     return pairs
+
+
+def _same(manifest: Path, settings: Mapping[str, Any]) -> None:
+    """Raise ValueError where the corpus was made with other settings."""
+    before = json.loads(manifest.read_text()) if manifest.exists() else settings
+    if changed := [name for name, value in settings.items() if before.get(name) != value]:
+        raise ValueError(f"{manifest} tells of other settings ({', '.join(changed)}): give the same, or another --out")
 
 
 def _done(out: Path) -> int:

@@ -9,6 +9,7 @@ from its last checkpoint and ends as if it had not been; with another number of 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 import shutil
@@ -137,6 +138,8 @@ class _Run:
         self.model, self.optimiser = self.accelerator.prepare(_Likelihood(self.lora, self.end), self.optimiser)
         self.signal = _signal(loaded, settings, min(sample.cuts[0] for sample in samples))
         self.progress = Progress()
+        start = Adapter.load(settings.start).sha256 if settings.start else ""
+        self.data = hashlib.sha256(f"{start}{samples}".encode()).hexdigest()
         if (folder / CHECKPOINT).exists():
             self._restore()
 
@@ -282,6 +285,7 @@ class _Run:
         state = {
             "settings": asdict(self.settings),
             "progress": asdict(self.progress),
+            "data": self.data,
             "lora": {name: p.detach().cpu() for name, p in self.lora.named_parameters() if p.requires_grad},
             "optimiser": self.optimiser.state_dict(),
             "random": torch.get_rng_state(),
@@ -293,6 +297,8 @@ class _Run:
         state = torch.load(self.folder / CHECKPOINT, map_location="cpu", weights_only=True)
         kept = [field.name for field in fields(TrainSettings) if field.name != "samples"]
         changed = {name for name in kept if state["settings"].get(name) != getattr(self.settings, name)}
+        if state["data"] != self.data:
+            changed.add("texts" if not self.settings.start else "texts or --start")
         if changed:
             raise ValueError(
                 f"{self.folder} holds a run with other settings ({', '.join(sorted(changed))}): "
@@ -402,7 +408,7 @@ def _lora(loaded: Loaded, settings: TrainSettings) -> nn.Module:
     if settings.start:
         found = PeftModel.from_pretrained(model, Adapter.load(settings.start).path, is_trainable=True)
     else:
-        names = settings.targets.split(",") if "," in settings.targets else settings.targets
+        names = settings.targets if settings.targets == "all-linear" else settings.targets.split(",")
         config = LoraConfig(
             r=settings.rank, lora_alpha=settings.alpha, lora_dropout=settings.dropout, target_modules=names,
             task_type="CAUSAL_LM",

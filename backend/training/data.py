@@ -182,8 +182,9 @@ def _cut(sample: Sample, longest: int, random_: random.Random, anywhere: float, 
 
 
 def _lead(sample: Sample, cut: int) -> int | None:
-    """Row.lead where the limit made the response end: with more, the next sentence would have fitted as well."""
+    """Row.lead where the limit made the response end: with more, the next sentence would have fitted as well, or, where
+    it is cut amid one, another token."""
     if sample.ended and cut == sample.cuts[-1]:
         return None
     further = next((later for later in sample.cuts if later > cut), len(sample.response) + 1)
-    return further - cut - 1 if cut in sample.cuts else 0
+    return further - cut - 1 if cut in sample.cuts else 1

@@ -369,8 +369,9 @@ def test_a_model_that_cannot_be_loaded_is_explained_and_another_may_be_chosen(vi
     expect(visitor.page.locator("#figures-run .ll-message")).to_contain_text("There is no folder")
 
 
-def test_a_link_that_names_a_model_tells_of_that_model(visit):
-    page = visit(query=link(prompt="Why is the sky blue?", model=MISSING)).page
+def test_a_link_that_names_a_model_tells_of_that_model(visit, address):
+    page = visit().page
+    page.goto(address + link(prompt="Why is the sky blue?", model=MISSING))
     expect(page.locator("#model-state")).to_contain_text("There is no folder")
     page.locator("#reset").click()
     expect(page.locator("#model-state")).to_contain_text("30 layers of 9 heads")

@@ -344,9 +344,9 @@ def test_a_run_without_tokens_tells_how_it_ended():
 
 def test_a_near_target_is_never_beyond_the_one_a_run_has():
     view = View(RunSettings(prompt="p", method="ldpe", target=100))
-    view.add([step(i, goal=100 - i) for i in range(1, 51)])
+    view.add([step(i) for i in range(1, 51)])
     assert near_target(view.series) == 65
-    view.add([step(i, goal=100 - i) for i in range(51, 99)])
+    view.add([step(i) for i in range(51, 99)])
     assert near_target(view.series) == 100
 
 

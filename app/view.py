@@ -139,7 +139,7 @@ class View:
         told = {
             "error": "–" if error is None else charts.signed(error),
             "state": ending(finish) if finish else "busy",
-            "message": "" if finish is None else ended_words(finish, unit),
+            "message": "" if finish is None else ended_words(finish, series.settings),
         }
         if not len(series):
             return told | ({"message": "Reading the prompt …"} if finish is None else {"produced": "0"})
@@ -209,14 +209,15 @@ def ending(finish: Finish) -> str:
     return "bad" if finish.reason == "error" else "good"
 
 
-def ended_words(finish: Finish, unit: str) -> str:
+def ended_words(finish: Finish, settings: RunSettings) -> str:
     """How a run ended, in a sentence."""
     if finish.reason == "error":
         return finish.message
     reason = LANDED if finish.landed else REASONS[finish.reason]
     words = f"{reason} after {finish.tokens:,} tokens in {finish.decode_seconds:.1f} s"
     if finish.error is not None:
-        words += f", {charts.signed(finish.error)} {unit} from the target"
+        aim = "limit" if settings.method in LIMIT_METHODS else "target"
+        words += f", {charts.signed(finish.error)} {settings.goal_unit} from the {aim}"
     return " ".join([words + ".", *finish.notes])
 
 

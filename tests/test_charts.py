@@ -363,6 +363,13 @@ def test_a_run_that_landing_ended_says_so():
     assert view.figures()["message"].startswith("Landing ended the answer after 1 tokens")
 
 
+@pytest.mark.parametrize("method, aim", [("ldpe", "target"), ("mnt_ldpe", "limit")])
+def test_a_run_ends_so_far_from_what_it_aimed_at(method, aim):
+    view = View(RunSettings(prompt="p", method=method))
+    view.add([step(1), finish(1, -99)])
+    assert f"−99 tokens from the {aim}" in view.figures()["message"]
+
+
 def test_a_recorded_run_that_is_cut_short_is_stopped_there():
     settings = RunSettings(prompt="p", method="ldpe", target=100)
     trace = Trace(settings)

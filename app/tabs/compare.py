@@ -229,7 +229,7 @@ def _figures(named: Sequence[Named], settings: int) -> dict[str, Any]:
         "progress": (len(named) - 1 + (1 if ended else len(series) / series.settings.max_new_tokens)) / settings,
         "state": ending(series.finish) if series.finish else "busy",
         "message": f"Setting {name} of {NAMES[settings - 1]}, {words}"
-        + (f": {ended_words(series.finish, series.settings.goal_unit)}" if series.finish else ""),
+        + (f": {ended_words(series.finish, series.settings)}" if series.finish else ""),
     }
 
 

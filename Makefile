@@ -76,9 +76,10 @@ adapters: $(VENV)/.runs
 
 lengths: $(VENV)/.develops
 	@$(MODEL)
-	for method in none prompted prompted_tuned ldpe orpe lrpe pre mnt_ldpe mnt_orpe; do \
+	$(PY) -m backend evaluate length --method none --ranges range beyond --data $(DATA) $(ARGS)
+	for method in prompted prompted_tuned ldpe orpe lrpe pre mnt_ldpe mnt_orpe; do \
 		$(PY) -m backend evaluate length --method $$method --data $(DATA) $(ARGS) || exit 1; done
-	$(PY) -m backend evaluate length --method exp_decay --ranges range $(ARGS)
+	$(PY) -m backend evaluate length --method exp_decay --ranges range beyond --data $(DATA) $(ARGS)
 	for method in ldpe orpe; do \
 		$(PY) -m backend evaluate length --method $$method --landing 8 --ranges range --data $(DATA) $(ARGS) || exit 1; done
 

@@ -11,7 +11,6 @@ ones. Answers that repeat themselves or hold no whole sentence are left out. A r
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from torch import Tensor
 
 from backend import jsonlines
 from backend.batch import Request, Response, Sampling, write
+from backend.evaluation.files import keep, resumed
 from backend.evaluation.longform import repetition
 from backend.evaluation.machine import provenance
 from backend.models import Loaded
@@ -74,8 +74,8 @@ def distill(
         "longest": longest, "questions": questions, "sampling": asdict(SAMPLING),
     }  # fmt: skip
     manifest = out.with_suffix(".manifest.json")
-    _same(manifest, settings)
-    manifest.write_text(json.dumps(settings, indent=1))
+    resumed(manifest, lambda before: _same(before, settings))
+    keep(manifest, settings)
     done = _done(out)
     while done < len(jobs):
         shard = jobs[done : done + SHARD]
@@ -91,15 +91,15 @@ def distill(
         jsonlines.append(out, [asdict(pair) for pair in kept] + [{"done": done}])
         report(f"{done} of {len(jobs)} asked, {len(kept)} of the last {len(shard)} kept")
     pairs = sum("done" not in row for row in jsonlines.read(out))
-    manifest.write_text(json.dumps(provenance(seed) | settings | {"pairs": pairs}, indent=1))
+    keep(manifest, provenance(seed) | settings | {"pairs": pairs})
     return pairs
 
 
-def _same(manifest: Path, settings: Mapping[str, Any]) -> None:
-    """Raise ValueError where the corpus was made with other settings."""
-    before = json.loads(manifest.read_text()) if manifest.exists() else settings
+def _same(before: dict[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The manifest of a corpus to go on with. ValueError where that was made with other settings."""
     if changed := [name for name, value in settings.items() if before.get(name) != value]:
-        raise ValueError(f"{manifest} tells of other settings ({', '.join(changed)}): give the same, or another --out")
+        raise ValueError(f"it has other settings ({', '.join(changed)})")
+    return before
 
 
 def _done(out: Path) -> int:

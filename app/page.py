@@ -18,6 +18,7 @@ from app.tabs.generate import Adapters
 
 TITLE = "Length Lab"
 QUEUE_PERIOD = 0.03
+COPIES = (600, 3600)  # Seconds between looks for Gradio's copies of exported and opened files, and their greatest age.
 HEADER = """
 <header class="ll-header"><div><h1>Length Lab</h1>
 <p>Steer how long a language model writes and how far it reads, and watch inside.</p></div>
@@ -39,7 +40,7 @@ def build(lab: Any, adapters: Adapters, runs: Runs, concurrency: int = 1) -> Pag
 
     adapters: why a length method cannot be used on a model, or None. concurrency: runs at the same time.
     """
-    with Page(title=TITLE, analytics_enabled=False, fill_width=True) as demo:
+    with Page(title=TITLE, analytics_enabled=False, fill_width=True, delete_cache=COPIES) as demo:
         gr.HTML(
             html_template=HEADER, js_on_load=THEME_SWITCH, head=live.HEAD, apply_default_css=False, elem_classes=["ll"]
         )

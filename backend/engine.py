@@ -19,7 +19,7 @@ from backend.cache import FramedCache
 from backend.capabilities import Capabilities
 from backend.choice import Choice, Chooser
 from backend.landing import Landing
-from backend.models import Loaded, Models
+from backend.models import Loaded, Models, out_of_memory
 from backend.positions import Policy
 from backend.probes import Probe
 from backend.prompt import TextStream, end_ids, token_ids
@@ -87,8 +87,8 @@ class Lab:
         self.models = models or Models()
 
     def capabilities(self, model: str = "embedded", precision: str = "bf16") -> Capabilities:
-        """What a model is and which controls it allows; loads it. Raises ModelError with a sentence."""
-        return self.models.load(model, precision).capabilities
+        """What a model is and which controls it allows; loads it if need be. Raises ModelError with a sentence."""
+        return self.models.capabilities(model, precision)
 
     def runner(self, settings: RunSettings) -> Runner:
         """The forward pass these settings ask for, adapter merged in. Raises ValueError with a sentence."""
@@ -314,8 +314,7 @@ class _Run:
 
 def _advice(error: Exception, tokens: int) -> str:
     """What ended a run after `tokens` tokens, and what to do about it."""
-    # PyTorch has no class of its own for memory that a CPU lacks.
-    if isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "DefaultCPUAllocator" in str(error):
+    if out_of_memory(error):
         return (
             f"Memory ran out after {tokens:,} tokens: choose a lower cap on new tokens, a shorter prompt, a Λ window "
             "or a smaller model."

@@ -1,6 +1,7 @@
 """Models by name: which are allowed, how they are loaded, and the few that stay in memory."""
 from __future__ import annotations
 
+import gc
 import json
 import os
 import threading
@@ -93,9 +94,38 @@ class Models:
             self._slots.move_to_end(key)
         with slot.lock:
             if slot.loaded is None:
-                self._make_room()
-                slot.loaded = _load(*key)
+                self._make_room(self._kept - 1)
+                slot.loaded = self._load(key)
             return slot.loaded
+
+    def capabilities(self, model: str, precision: str = "bf16") -> Capabilities:
+        """What a model is and which controls it allows; loads it unless it is held, with an adapter or without.
+
+        Raises ModelError as `load` does.
+        """
+        with self._guard:
+            held = [slot.loaded for key, slot in self._slots.items() if key[:2] == (model, precision) and slot.loaded]
+        return (held[0] if held else self.load(model, precision)).capabilities
+
+    def _load(self, key: tuple[str, str, Path | None]) -> Loaded:
+        """Loads, at the cost of all other models where memory is short; runs that go on keep theirs until they end."""
+        try:
+            return _load(*key)
+        except Exception as error:
+            if not out_of_memory(error):
+                raise
+        self._make_room(0)
+        gc.collect()
+        torch.cuda.empty_cache()
+        try:
+            return _load(*key)
+        except Exception as error:
+            if not out_of_memory(error):
+                raise
+            raise ModelError(
+                f"'{key[0]}' needs more memory than is free: choose 4bit or int8, or a smaller model, or wait for "
+                "the runs on other models to end"
+            ) from error
 
     def _check(self, model: str, precision: str) -> None:
         if model not in self._names:
@@ -106,11 +136,16 @@ class Models:
         if precision not in get_args(Precision):
             raise ModelError(f"there is no precision '{precision}': choose one of {', '.join(get_args(Precision))}")
 
-    def _make_room(self) -> None:
+    def _make_room(self, kept: int) -> None:
         with self._guard:
             held = [key for key, slot in self._slots.items() if slot.loaded is not None]
-            for key in held[: len(held) - self._kept + 1]:
+            for key in held[: max(0, len(held) - kept)]:
                 del self._slots[key]
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out; PyTorch has no class of its own for memory that a CPU lacks."""
+    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "DefaultCPUAllocator" in str(error)
 
 
 def _load(name: str, precision: str, adapter: Path | None) -> Loaded:
@@ -190,6 +225,8 @@ def _weights(
     try:
         loaded: Any = AutoModelForCausalLM.from_pretrained(**where, **options, output_loading_info=True)
     except Exception as error:
+        if out_of_memory(error):
+            raise
         raise ModelError(_unusable(name, error)) from error
     model, report = loaded
     if report["missing_keys"] or report["mismatched_keys"]:
@@ -229,6 +266,8 @@ def _with_adapter(model: PreTrainedModel, adapter: Path) -> PreTrainedModel:
         model.load_adapter(str(adapter))
         return model
     except Exception as error:
+        if out_of_memory(error):
+            raise
         raise ModelError(
             f"the adapter {adapter} does not fit this model or is damaged ({_first_line(error)}): "
             "choose the model it was trained on, or train it again"

@@ -5,15 +5,18 @@ import importlib.util
 import json
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+import transformers
 from conftest import FAMILIES, tiny_tokenizer
 from peft import LoraConfig, get_peft_model
 from transformers import AutoConfig, BloomConfig, GPT2Config, T5Config
 
+from backend import adapters
 from backend import models as module
 from backend.capabilities import unsupported
 from backend.models import Loaded, ModelError, Models, allowed
@@ -341,3 +344,34 @@ def test_a_failed_load_can_be_tried_again(tiny_folder):
         shared.load(str(folder), "fp32")
     (folder / "away").rename(weights)
     assert shared.load(str(folder), "fp32").capabilities.family == "llama"
+
+
+def test_what_a_model_can_do_is_told_by_the_one_at_hand(embedded: Loaded, loads: list[str]):
+    shared = Models(["embedded"])
+    merged = shared.load("embedded", "bf16", adapters.ROOT / "ldpe")
+    assert shared.capabilities("embedded") is merged.capabilities and loads == ["embedded"]
+    assert merged.capabilities == embedded.capabilities
+    assert shared.capabilities("embedded", "fp32").precision == "fp32" and loads == ["embedded"] * 2
+
+
+@pytest.mark.parametrize(
+    "error",
+    [torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("DefaultCPUAllocator: can't allocate memory")],
+)
+def test_other_models_go_where_memory_is_short(tiny_folder, monkeypatch: pytest.MonkeyPatch, error: Exception):
+    a, b = (str(tiny_folder(family)) for family in ("llama", "qwen2"))
+    shared, load, room = Models([a, b]), transformers.AutoModelForCausalLM.from_pretrained, [1]
+
+    def short(*args, **kwargs):
+        if not room:
+            raise error
+        room.pop()
+        return load(*args, **kwargs)
+
+    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", short)
+    shared.load(a, "fp32")
+    freed = weakref.ref(shared.load(a, "fp32").model, lambda _: room.append(1))
+    assert shared.load(b, "fp32").capabilities.family == "qwen2" and freed() is None
+    room.clear()
+    with pytest.raises(ModelError, match="needs more memory than is free: choose 4bit"):
+        shared.load(a, "fp32")

@@ -78,7 +78,7 @@ def _attach_gptj(model: PreTrainedModel) -> None:
 
 def _attach_mpt(model: PreTrainedModel) -> None:
     heads = model.config.n_heads
-    slopes = -build_mpt_alibi_tensor(heads, 2)[:, 0, 0]
+    slopes = -build_mpt_alibi_tensor(heads, 2, device=model.device)[:, 0, 0]
     for block in layers(model):
         block.attn.framed_slopes = slopes
         _replace_forward(block.attn, _mpt_forward)

@@ -1,11 +1,19 @@
-"""Shared by all tests: the embedded model, one lab, and tiny random models of every family."""
+"""Shared by all tests: the embedded model, one lab, and tiny random models of every family.
+
+The tests state what the CPU does, to the bit. `LENGTH_LAB_TEST_GPU=1 make test ARGS="-m gpu"` runs those of a GPU.
+"""
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+if "LENGTH_LAB_TEST_GPU" not in os.environ:
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
 import torch
 from tokenizers import Tokenizer
 from tokenizers.decoders import ByteLevel as ByteLevelDecoder
@@ -62,6 +70,12 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, unk_token="<unk>", bos_token="<s>", eos_token="</s>", pad_token="</s>"
     )
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skips what needs a GPU where there is none."""
+    if item.get_closest_marker("gpu") and not torch.cuda.is_available():
+        pytest.skip("needs a GPU")
 
 
 @pytest.fixture(scope="session")

@@ -144,7 +144,7 @@ def test_on_the_cpu_the_engine_packs_the_weights_itself(precision: str, tiny_fol
     assert model.dtype == torch.bfloat16 and not hasattr(model, "hf_quantizer")
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 @pytest.mark.parametrize("precision, layer", [("int8", "Linear8bitLt"), ("4bit", "Linear4bit")])
 def test_bitsandbytes_on_a_gpu(precision: str, layer: str, embedded_fp32: Loaded, models: Models):
     model = models.load("embedded", precision).model

@@ -18,13 +18,17 @@ from backend.evaluation.length import (
     EDGES,
     IN_RANGE,
     Case,
+    Written,
     answers,
     cases,
     evaluate,
     prompts,
+    range_of,
     ranges_of,
     streamed,
+    summaries,
     summary,
+    summary_cases,
 )
 from backend.settings import RunSettings
 from backend.steps import Finish
@@ -55,6 +59,7 @@ def test_answers_are_grouped_by_range_and_kind():
             answer(60, 61, changed_from=120),
             answer(25, 27, unit="words"),
             answer(150, 149, unit="characters"),
+            answer(24, 23, kind="summaries"),
         ]
     )
     assert {name: [a.target for a in group] for name, group in found.items()} == {
@@ -64,6 +69,7 @@ def test_answers_are_grouped_by_range_and_kind():
         "words": [25],
         "characters": [150],
         "changed": [60],
+        "summaries": [24],
         "10-200 questions": [10],
         "300-1000 questions": [300, 1000],
         "10-200 abstracts": [200],
@@ -85,6 +91,40 @@ def test_prompts_are_the_labs_own_or_from_files(tmp_path):
     assert found["abstracts"][0].endswith("We do.") and found["articles"] == ["Write."]
 
 
+def test_summaries_are_asked_for_as_long_as_their_authors_wrote_them(embedded, tmp_path):
+    rows = [{"abstract": "We do.", "tldr": "We do it well."}, {"abstract": "We prove.", "tldr": "A proof."}]
+    (tmp_path / "scitldr_test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = summary_cases(tmp_path, embedded.tokenizer)
+    wanted = [len(embedded.tokenizer.encode(row["tldr"])) for row in rows]
+    assert [case.target for case in found] == wanted and wanted[0] > wanted[1]
+    written = [
+        Written(answer(case.target, 4, prompt=case.prompt), case.text, embedded.tokenizer.encode(text))
+        for case, text in zip(found, ("We do it well.", "No."), strict=True)
+    ]
+    (row,) = summaries(embedded, written, [row["tldr"] for row in rows])
+    assert row["target"] == "0 to 9" and row["answers"] == 2 and row["rouge1"] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    "changes, name",
+    [
+        ({}, "range"), ({"target": 700}, "beyond"), ({"unit": "words"}, "words"), ({"changed_from": 9}, "changed"),
+        ({"kind": "summaries"}, "summaries"),
+    ],
+)  # fmt: skip
+def test_every_answer_is_of_one_range(changes: dict, name: str):
+    assert range_of(answer(**{"target": 20, "count": 9} | changes)) == name
+
+
+def test_other_ranges_are_kept_where_they_are_of_the_same_prompts():
+    told = [evaluation._record(a) for a in (answer(20, 21), answer(700, 640), answer(24, 30, kind="summaries"))]
+    assert all(set(row) <= {"kind", "prompt", "target", "count", "tokens", "ended", "natural"} for row in told)
+    assert evaluation._others(told, [answer(20, 20)]) == [answer(700, 640), answer(24, 30, kind="summaries")]
+    assert evaluation._others(told, [answer(9, 9, kind="summaries")]) == [answer(20, 21), answer(700, 640)]
+    assert evaluation._others(told, [answer(20, 20), answer(20, 20, prompt=1)]) == []
+    assert evaluation._others([], [answer(20, 20)]) == []
+
+
 def test_the_prompted_model_is_measured(models, monkeypatch):
     monkeypatch.setattr(evaluation, "MOST", 240)
     said: list[str] = []
@@ -92,7 +132,13 @@ def test_the_prompted_model_is_measured(models, monkeypatch):
     assert len(found["answers"]) == len(IN_RANGE) + len(EDGES) and found["seconds"] > 0
     assert found["summary"]["10-200"]["answers"] == len(IN_RANGE)
     assert found["quality"]["perplexity_plain"] > 1 and 0 <= found["quality"]["rouge1"] <= 1
+    assert 0 < found["quality"]["stop_p"] <= 1 and 0 <= found["quality"]["stop_likeliest"] <= 1
     assert found["commit"] and json.dumps(found)
+    more = evaluate(models, "embedded", "prompted", 1, ("words",), report=said.append, before=found)
+    assert more["quality"] == found["quality"] and more["summary"]["10-200"] == found["summary"]["10-200"]
+    assert more["summary"]["words"]["answers"] == 4 and set(more["commands"]) == {"range", "words"}
+    other = evaluate(models, "embedded", "prompted", 1, ("words",), report=said.append, before=found | {"landing": 8})
+    assert set(other["commands"]) == set(other["summary"]) == {"words"} and other["quality"] is None
 
 
 def test_answers_of_single_runs_are_those_of_a_batch(models, monkeypatch):

@@ -48,8 +48,9 @@ def answers(method: str) -> list[dict]:
     rng, spread = np.random.default_rng(len(method)), SPREAD[method]
     near = [answer(t, max(1, int(t + rng.normal(0, spread)))) for t in TARGETS for _ in range(6)]
     words = [answer(25, 25 + int(rng.normal(0, spread)), unit="words", tokens=33)]
-    characters = [answer(150, 150 + spread, unit="characters", tokens=33)]
-    return [*near, answer(100, 100), *words, *characters, answer(60, 60 + spread, changed_from=120)]
+    characters = [answer(n, n + spread, unit="characters", tokens=n // 5) for n in (30, 50, 75, 150)]
+    asked = [answer(24, 24 + spread, kind="summaries")]
+    return [*near, answer(100, 100), *words, *characters, answer(60, 60 + spread, changed_from=120), *asked]
 
 
 def summary(found: list[dict]) -> dict:
@@ -65,13 +66,15 @@ def summary(found: list[dict]) -> dict:
 
 def document(method: str) -> dict:
     found = answers(method)
-    plain = [a for a in found if a["unit"] == "tokens" and not a["changed_from"]]
+    asked = [a for a in found if a["kind"] != "summaries"]
+    plain = [a for a in asked if a["unit"] == "tokens" and not a["changed_from"]]
     groups = {
         "10-200": [a for a in plain if a["target"] <= 200],
         "300-1000": [a for a in plain if a["target"] >= 300],
         "words": [a for a in found if a["unit"] == "words"],
         "characters": [a for a in found if a["unit"] == "characters"],
         "changed": [a for a in found if a["changed_from"]],
+        "summaries": [a for a in found if a["kind"] == "summaries"],
         "10-200 questions": [a for a in plain if a["target"] <= 200],
     }
     return PROVENANCE | {
@@ -134,10 +137,31 @@ def test_the_comparison_shows_the_summary_of_the_file(folder, method, name):
     assert shown[lengths.RATIO] == "1.25" and float(shown["median"]) == pytest.approx(told["median"], abs=0.5)
 
 
+def test_variances_stand_beside_the_papers(folder):
+    table = lengths.variances(lengths.recorded())
+    shown = {row[0]: row[1:] for row in table.rows}
+    assert table.columns[1:] == ["30 characters", "50 characters", "75 characters"]
+    assert shown["LDPE"] == ["9.00"] * 3 and shown["LDPE (001, headlines)"] == ["0.015", "0.012", "0.013"]
+
+
+def test_summaries_are_drawn_by_their_length(folder):
+    assert lengths.likeness(lengths.recorded()).summary == "Nothing of this is measured yet."
+    rows = [
+        {"target": f"{low} to {low + 9}", "answers": n, "mae": 1.0, "bert_score": score, "rouge1": 0.3}
+        for low, n, score in ((10, 1, 0.4), (20, 3, 0.6))
+    ]
+    write(folder, "ldpe", document("ldpe") | {"summaries": rows})
+    write(folder, "pre", document("pre") | {"summaries": rows[1:]})
+    chart = lengths.likeness(lengths.recorded())
+    assert chart.layout["xaxis"]["categoryarray"] == ["10 to 19", "20 to 29"]
+    assert [(trace["name"], list(trace["y"])) for trace in chart.data] == [("LDPE", [0.4, 0.6]), ("PRE", [0.6])]
+    assert chart.summary.startswith("Mean of all: LDPE 0.550, PRE 0.600.")
+
+
 def test_the_papers_figures_stand_in_the_marked_column(folder):
     table = lengths.comparison(lengths.recorded(), "10-200")
     assert table.columns[table.quoted] == "the papers’ own figures"
-    assert "2.8 (Mistral), 2.4 (Llama)" in row("ldpe")["the papers’ own figures"]
+    assert "mean error < 3 tokens" in row("ldpe")["the papers’ own figures"]
     assert "0.5 ± 0.3 (CNN/DM)" in row("pre")["the papers’ own figures"]
     assert "19.8 %" in row("pre", "300-1000")["the papers’ own figures"]
     assert row("mnt_ldpe")["the papers’ own figures"] == "–"

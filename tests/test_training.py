@@ -17,6 +17,7 @@ from backend import jsonlines
 from backend.__main__ import main
 from backend.adapters import Adapter
 from backend.capabilities import describe
+from backend.evaluation.length import prompts
 from backend.models import Loaded
 from backend.positions import Policy
 from backend.runner import Runner
@@ -61,6 +62,7 @@ def test_every_tenth_prompt_is_held_out_whatever_surrounds_it():
     share = sum(held_out(f"question {i}") for i in range(4000)) / 4000
     assert 0.08 < share < 0.12
     assert held_out("question 3") == held_out("  question 3\n")
+    assert all(map(held_out, prompts(40)["questions"]))
 
 
 def test_files_are_read_by_their_fields(tmp_path):
@@ -400,6 +402,11 @@ def test_presets_are_settings():
     butcher = TrainSettings(method="ldpe", **PRESETS["butcher"])
     assert (butcher.rank, butcher.alpha, butcher.dropout, butcher.rate) == (16, 32, 0.05, 3e-4)
     assert (butcher.betas, butcher.accumulate, butcher.gain) == ((0.9, 0.99), 5, 1.0)
+    whole = Sample("Say it.", (5, 6), tuple(range(20)), (4, 9, 20), ended=True)
+    (way,) = butcher.stages
+    for seed in range(20):
+        ((row,),) = batches([whole], way.longest, butcher.budget, random.Random(seed), way.anywhere, way.whole)
+        assert row.response == whole.response
 
 
 # The command

@@ -50,6 +50,7 @@ def _content() -> None:
         )
         _chart("r-limits", "Limit against length", "Max New Tokens++ (000 figure 5)", lengths.limits(results))
         _chart("r-outliers", "Beyond training", "Answers more than 20 tokens off", lengths.outliers(results))
+        _chart("r-likeness", "Summaries", "Like their authors’ own (000 figure 3)", lengths.likeness(results))
     _words("results-length", _length_sources(results))
     for name, kind in sections.items():
         _section(name, kind)
@@ -128,8 +129,9 @@ def _comparison(results: Results, chosen: str) -> str:
 
 
 def _length_sources(results: Results) -> str:
-    tables = "".join(_table(table) for table in (lengths.quality(results), lengths.summaries(results)) if table)
-    theirs = f"<details><summary>{published.SUMMARIES.caption}</summary>{_table(published.SUMMARIES)}</details>"
+    found = (lengths.quality(results), lengths.summaries(results), lengths.variances(results))
+    tables = "".join(_table(table) for table in found if table)
+    theirs = f"<details><summary>{published.SUMMARISED.caption}</summary>{_table(published.SUMMARISED)}</details>"
     return _panel(tables + theirs + _sources(list(results.values())))
 
 

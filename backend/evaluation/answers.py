@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from backend.settings import Unit
 
+# Abstracts asked for in as many tokens as their authors' own summaries take (000 fig. 3).
+SUMMARIES = "summaries"
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -31,5 +34,5 @@ class Answer:
 
     @property
     def plain(self) -> bool:
-        """Whether one target in tokens held from the first token to the last."""
-        return self.unit == "tokens" and self.changed_from is None
+        """Whether one of the targets that every prompt meets held, in tokens, from the first token to the last."""
+        return self.unit == "tokens" and self.changed_from is None and self.kind != SUMMARIES

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from backend.engine import Lab
 
 RESULTS = Path(__file__).parents[2] / "assets" / "results"
-RANGES = ("range", "beyond", "words", "characters", "changed")
+RANGES = ("range", "beyond", "words", "characters", "changed", "summaries")
 
 
 def add(commands: Any) -> None:
@@ -31,7 +31,9 @@ def add(commands: Any) -> None:
     length.add_argument("--data", type=Path, help="folder with scitldr_test.jsonl and hellobench_ht.jsonl")
     length.add_argument("--adapter", type=Path, help="an adapter's folder, in the place of the lab's own")
     length.add_argument("--prompts", type=int, default=12, help="prompts of each kind (12)")
-    length.add_argument("--ranges", nargs="+", choices=RANGES, default=RANGES, help="targets to ask for (all)")
+    length.add_argument(
+        "--ranges", nargs="+", choices=RANGES, default=RANGES, help="targets to ask for; others are kept (all)"
+    )
     length.add_argument("--landing", type=int, default=0, help="endings to try near the target (0)")
     length.add_argument("--out", type=Path, default=RESULTS / "length", help="folder for <method>[_landing].json")
     _add_harness(kinds.add_parser("harness", help="what an adapter costs in multiple-choice tasks"))
@@ -234,20 +236,26 @@ def _policies(options: argparse.Namespace, known: Collection[str]) -> list[str]:
 
 def _length(options: argparse.Namespace) -> int:
     from backend.evaluation.length import evaluate
+    from backend.evaluation.quality import packages
     from backend.models import Models, allowed
 
     if options.prompts < 1:
         raise ValueError(f"--prompts {options.prompts}: give at least 1")
     if not 0 <= options.landing <= MAX_LANDING:
         raise ValueError(f"--landing {options.landing}: give 0 to {MAX_LANDING}")
+    try:
+        packages()
+    except ImportError as error:
+        raise ValueError(str(error)) from error
     writable(options.out / "length.json")
     models = Models(allowed(more=[options.model]))
     for method in options.method:
+        out = options.out / (f"{method}_landing.json" if options.landing else f"{method}.json")
         result = evaluate(
             models, options.model, method, options.prompts, options.ranges, options.data, options.adapter, say,
-            options.landing,
+            options.landing, resumed(out, dict),
         )
-        keep(options.out / (f"{method}_landing.json" if options.landing else f"{method}.json"), result)
+        keep(out, result)
         for name, found in result["summary"].items():
             say(f"{method:14} {name:20} " + "  ".join(f"{key} {value:.3g}" for key, value in found.items()))
         say(f"{method:14} quality {json.dumps(result['quality'])}")

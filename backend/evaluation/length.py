@@ -4,9 +4,9 @@
     python -m backend evaluate length --method pre --data FOLDER --prompts 20
     python -m backend evaluate length --method ldpe --landing 8
 
-Writes assets/results/length/<method>.json, or <method>_landing.json. The questions are the lab's own; FOLDER adds
-abstracts (scitldr_test.jsonl) and articles (hellobench_ht.jsonl). Greedy decoding; many responses at once, unless
-they land.
+Writes assets/results/length/<method>.json, or <method>_landing.json; with --ranges it measures these alone and keeps
+what the file holds of the others. The questions are the lab's own; FOLDER adds abstracts (scitldr_test.jsonl) and
+articles (hellobench_ht.jsonl). Greedy decoding; many responses at once, unless they land.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
@@ -28,7 +29,7 @@ from backend.adapters import Adapter
 from backend.batch import Request, write
 from backend.engine import Control, Lab
 from backend.evaluation import scores
-from backend.evaluation.answers import Answer
+from backend.evaluation.answers import SUMMARIES, Answer
 from backend.evaluation.longform import repetition
 from backend.evaluation.machine import provenance
 from backend.evaluation.quality import bert_score, distinct, perplexity, rouge
@@ -39,13 +40,14 @@ from backend.settings import LIMIT_METHODS, SIGNAL_METHODS, UNSTEERED, Method, R
 from backend.signals import SignalSettings
 from backend.signals.units import in_tokens, length
 from backend.steps import Finish
-from backend.training.data import SUMMARISE
+from backend.training.data import QUESTIONS, SUMMARISE
 
-QUESTIONS = Path(__file__).with_name("questions.txt")
 IN_RANGE = (10, 20, 40, 60, 80, 100, 120, 150, 200)
 EDGES = (5, 300)
 BEYOND = (300, 500, 700, 1000)
-COUNTS: dict[Unit, tuple[int, ...]] = {"words": (10, 25, 50, 100), "characters": (60, 150, 300, 600)}
+# The shortest three in characters are those of 001 table 4.
+COUNTS: dict[Unit, tuple[int, ...]] = {"words": (10, 25, 50, 100), "characters": (30, 50, 75, 150, 300, 600)}
+SUMMARIES_ASKED, BIN = 36, 10
 CHANGES = ((120, 60), (60, 120), (40, 150), (150, 80))
 CHANGE_AT = 30
 # One cap for all: relative to the target it would bound the error of what does not heed a target.
@@ -100,6 +102,25 @@ def cases(asked: dict[str, list[str]], ranges: Sequence[str]) -> list[Case]:
             if "changed" in ranges:
                 found += [Case(kind, index, text, new, changed_from=old) for old, new in CHANGES]
     return found
+
+
+def summary_cases(folder: Path, tokenizer: PreTrainedTokenizerBase) -> list[Case]:
+    """Abstracts to be summed up in as many tokens as their authors took."""
+    return [
+        Case(SUMMARIES, index, SUMMARISE + row["abstract"], len(tokenizer(row["tldr"])["input_ids"]))
+        for index, row in enumerate(_abstracts(folder, SUMMARIES_ASKED))
+    ]
+
+
+def range_of(answer: Answer) -> str:
+    """The range of targets that an answer belongs to, as `cases` names it."""
+    if answer.kind == SUMMARIES:
+        return SUMMARIES
+    if answer.changed_from is not None:
+        return "changed"
+    if answer.unit != "tokens":
+        return answer.unit
+    return "range" if answer.target in (*IN_RANGE, *EDGES) else "beyond"
 
 
 def answers(
@@ -178,17 +199,19 @@ def ranges_of(found: Sequence[Answer]) -> dict[str, list[Answer]]:
         "300-1000": [a for a in plain if a.target >= 300],
         **{unit: [a for a in found if a.unit == unit] for unit in COUNTS},
         "changed": [a for a in found if a.changed_from is not None],
+        SUMMARIES: [a for a in found if a.kind == SUMMARIES],
     }
     for kind, name in product(dict.fromkeys(a.kind for a in plain), ("10-200", "300-1000")):
         grouped[f"{name} {kind}"] = [a for a in grouped[name] if a.kind == kind]
     return {name: group for name, group in grouped.items() if group}
 
 
-def quality(loaded: Loaded, written: Sequence[Written]) -> dict[str, float]:
-    """The answers beside the untouched model's own to the same prompts, cut to the same lengths.
+def quality(loaded: Loaded, written: Sequence[Written]) -> dict[str, float] | None:
+    """The answers beside the untouched model's own to the same prompts, cut to the same lengths; None without text.
 
     loaded: the untouched model. Perplexities are under it; ROUGE and BERTScore take its own answers as references.
-    Of each pair the longer one is cut to the shorter.
+    Of each pair the longer one is cut to the shorter. stop_p: mean probability under it of the last token, a full stop
+    mostly, of the answers that end as a sentence does; stop_likeliest: share where it is the likeliest.
     """
     asked = {(w.answer.kind, w.answer.prompt): w.text for w in written}
     own = _plain(loaded, asked, max(len(w.tokens) for w in written))
@@ -197,6 +220,8 @@ def quality(loaded: Loaded, written: Sequence[Written]) -> dict[str, float]:
         ids, tokens = own[w.answer.kind, w.answer.prompt]
         if shared := min(len(w.tokens), len(tokens)):
             rows.append((ids, w.tokens[:shared], tokens[:shared]))
+    if not rows:
+        return None
     mine = _perplexity(loaded, [(ids, tokens) for ids, tokens, _ in rows])
     plain = _perplexity(loaded, [(ids, tokens) for ids, _, tokens in rows])
     texts = [loaded.tokenizer.decode(tokens) for _, tokens, _ in rows]
@@ -210,20 +235,36 @@ def quality(loaded: Loaded, written: Sequence[Written]) -> dict[str, float]:
         "distinct2": statistics.mean(distinct(tokens, 2) for _, tokens, _ in rows),
         "repetition": statistics.mean(repetition(tokens) for _, tokens, _ in rows),
         "repetition_plain": statistics.mean(repetition(tokens) for _, _, tokens in rows),
+        **_stops(loaded, [(own[w.answer.kind, w.answer.prompt][0], w.tokens) for w in written if w.answer.natural]),
+    }
+
+
+@torch.inference_mode()
+def _stops(loaded: Loaded, ended: Sequence[tuple[Tensor, list[int]]]) -> dict[str, float]:
+    found = []
+    for ids, tokens in ended:
+        read = torch.cat([ids, torch.tensor(tokens[:-1], dtype=ids.dtype)])[None].to(loaded.model.device)
+        likely = torch.softmax(loaded.model(read, logits_to_keep=1).logits[0, -1].float(), -1)
+        found.append((float(likely[tokens[-1]]), int(likely.argmax()) == tokens[-1]))
+    if not found:
+        return {}
+    return {
+        "stop_p": statistics.mean(p for p, _ in found),
+        "stop_likeliest": statistics.mean(best for _, best in found),
     }
 
 
 def summaries(loaded: Loaded, written: Sequence[Written], references: Sequence[str]) -> list[dict[str, Any]]:
-    """Abstracts' answers against the authors' own summaries, by hundreds of target tokens (000 fig. 3, table 2)."""
+    """Summaries of abstracts against their authors' own, by target in tens of tokens (000 fig. 3, table 2)."""
     rows = []
-    for low in range(0, max((w.answer.target for w in written), default=0), 100):
-        mine = [w for w in written if low < w.answer.target <= low + 100 and w.tokens]
+    for low in range(0, max((w.answer.target for w in written), default=0) + 1, BIN):
+        mine = [w for w in written if low <= w.answer.target < low + BIN and w.tokens]
         if mine:
             texts = [loaded.tokenizer.decode(w.tokens) for w in mine]
             wanted = [references[w.answer.prompt] for w in mine]
             pairs = [(w.answer.count, w.answer.target) for w in mine]
             rows.append(
-                {"target": f"{low} to {low + 100}", "answers": len(mine), "mae": scores.mae(pairs)}
+                {"target": f"{low} to {low + BIN - 1}", "answers": len(mine), "mae": scores.mae(pairs)}
                 | {"bert_score": bert_score(texts, wanted).f1}
                 | rouge(texts, wanted)
             )
@@ -277,11 +318,13 @@ def evaluate(
     path: Path | None = None,
     report: Callable[[str], None] = print,
     landing: int = 0,
+    before: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """All of it as one document: provenance, answers, summary by range, quality.
 
     folder: data sets of other kinds of prompts. path: an adapter that is not the lab's own. landing: endings tried
-    near the target, see backend.landing. ValueError without an adapter, with another method's, or for nothing to ask.
+    near the target, see backend.landing. before: an earlier document, whose other ranges are kept where it was made of
+    the same adapter and prompts. ValueError without an adapter, with another method's, or for nothing to ask.
     """
     started = time.monotonic()
     if path is None and (reason := adapters.available(model)[method]):
@@ -295,28 +338,56 @@ def evaluate(
     adapter = Adapter.load(path) if path else adapters.find(method, model)
     if adapter and adapter.method != method:
         raise ValueError(f"the adapter in {adapter.path} is for {adapter.method}: give --method {adapter.method}")
-    asked = [case for case in cases(prompts(count, folder), ranges) if _heeded(method, case)]
+    untouched = models.load(model)
+    asked = cases(prompts(count, folder), ranges)
+    if SUMMARIES in ranges and folder:
+        asked += summary_cases(folder, untouched.tokenizer)
+    asked = [case for case in asked if _heeded(method, case)]
     if not asked:
         raise ValueError(f"{method} heeds no target of that kind: give other --ranges")
-    result = provenance(seed=0) | {"method": method, "model": model, "landing": landing}
-    result["adapter"] = adapter.sha256 if adapter else None
+    made = {"method": method, "model": model, "landing": landing, "adapter": adapter.sha256 if adapter else None}
+    result = provenance(seed=0) | made
     if alone:
         written = list(streamed(Lab(models), model, method, asked, landing, report))
     else:
         loaded = models.load(model, "bf16", adapter.path if adapter else None)
         written = list(answers(loaded, method, asked, adapter.settings if adapter else None, report))
+    if before is None or any(before.get(name) != value for name, value in made.items()):
+        before = {}
+    new = [w.answer for w in written]
+    kept = _others(before.get("answers", ()), new)
     judged = [
         w for w in written if w.answer.kind == "questions" and w.answer.plain and w.answer.target <= max(IN_RANGE)
     ]
-    abstracts = [w for w in written if w.answer.kind == "abstracts" and w.answer.plain]
-    authors = [row["tldr"] for row in _abstracts(folder, count)] if folder else []
+    short = [w for w in written if w.answer.kind == SUMMARIES]
+    authors = [row["tldr"] for row in _abstracts(folder, SUMMARIES_ASKED)] if short and folder else []
     return result | {
-        "summaries": summaries(models.load(model), abstracts, authors),
-        "answers": [asdict(w.answer) for w in written],
-        "summary": {name: summary(group) for name, group in ranges_of([w.answer for w in written]).items()},
-        "quality": quality(models.load(model), judged) if judged else None,
+        "commands": _commands(before, kept) | dict.fromkeys(map(range_of, new), result["command"]),
+        "summaries": summaries(untouched, short, authors) if short else before.get("summaries", []),
+        "answers": [_record(answer) for answer in [*kept, *new]],
+        "summary": {name: summary(group) for name, group in ranges_of([*kept, *new]).items()},
+        "quality": quality(untouched, judged) if judged else before.get("quality"),
         "seconds": time.monotonic() - started,
     }
+
+
+def _others(before: Sequence[dict[str, Any]], new: Sequence[Answer]) -> list[Answer]:
+    """Earlier answers of the ranges that were not measured now; none where they are to other prompts."""
+    measured = set(map(range_of, new))
+    kept = [answer for answer in (Answer(**row) for row in before) if range_of(answer) not in measured]
+    asked, earlier = ({(a.kind, a.prompt) for a in group if a.kind != SUMMARIES} for group in (new, kept))
+    return kept if asked == earlier or not asked or not earlier else []
+
+
+def _commands(before: dict[str, Any], kept: Sequence[Answer]) -> dict[str, str]:
+    """By which command each range was measured that is kept."""
+    known = before.get("commands", {})
+    return {name: known.get(name, before["command"]) for name in map(range_of, kept)}
+
+
+def _record(answer: Answer) -> dict[str, Any]:
+    """An answer without what is as usual."""
+    return {field.name: value for field in fields(answer) if (value := getattr(answer, field.name)) != field.default}
 
 
 def _heeded(method: Method, case: Case) -> bool:

@@ -24,6 +24,8 @@ SHORT_FIRST = (Stage(0.25, 40, 3.0, 0.7), Stage(0.5, 100, 2.0, 0.4), Stage(1.0, 
 # For a model that counts already, and yet has to learn to end its sentences on the count.
 LONG = (Stage(0.4, 10_000, 1.5, 0.2), Stage(1.0, 10_000, 1.5))
 EVEN = (Stage(1.0, 10_000, 1.0),)
+# The papers' way: responses as they are.
+WHOLE = (Stage(1.0, 10_000, 1.0, whole=1.0),)
 # For limits: where no response was left whole, a model that was given room ended after a sentence or two all the same;
 # where none was cut amid a sentence, it passed the limit to end its own.
 LIMITS = (Stage(1.0, 10_000, 1.5, anywhere=0.3, whole=0.4),)

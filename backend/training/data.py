@@ -6,6 +6,7 @@ import hashlib
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from backend.settings import RunSettings
 HELD_OUT = 10
 # The questions of MMLU that are meant for training; its other splits are measured on.
 TRAINED_ON = {"cais/mmlu": {"name": "all", "split": "auxiliary_train"}}
+QUESTIONS = Path(__file__).parents[1] / "evaluation" / "questions.txt"
 SUMMARISE = "Summarize the following abstract:\n\n"
 
 
@@ -59,8 +61,14 @@ class Row(NamedTuple):
 
 
 def held_out(prompt: str) -> bool:
-    """Whether a prompt is kept from training; every tenth is, whatever file it stands in."""
-    return hashlib.sha256(prompt.strip().encode()).digest()[0] % HELD_OUT == 0
+    """Whether a prompt is kept from training; every tenth is, whatever file it stands in, and the lab's QUESTIONS."""
+    prompt = prompt.strip()
+    return hashlib.sha256(prompt.encode()).digest()[0] % HELD_OUT == 0 or prompt in _asked()
+
+
+@cache
+def _asked() -> frozenset[str]:
+    return frozenset(QUESTIONS.read_text("utf-8").splitlines())
 
 
 def texts(file: Path) -> Iterator[Text]:

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 from backend.adapters import LongformSettings
 from backend.settings import LONG_METHODS, Method
-from backend.training.curriculum import EVEN, LIMITS, LONG, SHORT_FIRST, Stage
+from backend.training.curriculum import EVEN, LIMITS, LONG, SHORT_FIRST, WHOLE, Stage
 
-CURRICULA = {"short-first": SHORT_FIRST, "long": LONG, "even": EVEN, "limits": LIMITS}
+CURRICULA = {"short-first": SHORT_FIRST, "long": LONG, "even": EVEN, "whole": WHOLE, "limits": LIMITS}
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     # 000 §4: batches of one sequence, five of them to a step, the signal as strong as the token embeddings.
     "butcher": {
         "samples": 110_000, "budget": 1, "accumulate": 5, "gain": 1.0, "rank": 16, "alpha": 32, "dropout": 0.05,
-        "rate": 3e-4, "longest_prompt": 2048, "longest": 2048, "curriculum": "even", "mnt_sigma": 2048.0,
+        "rate": 3e-4, "longest_prompt": 2048, "longest": 2048, "curriculum": "whole", "mnt_sigma": 2048.0,
         "mnt_most": 4096,
     },
     # 004 §4.1: three epochs of its data, whole; there with all weights at a rate of 5e-5, here with a LoRA's.

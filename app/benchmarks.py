@@ -50,8 +50,9 @@ WHOLE, PARTS = "window, sinks, limit", ("limit alone", "window alone", "window, 
 
 
 class Rate(BaseModel):
-    """prefill, decode: tokens/s; bandwidth: share of what copying reaches; memory: bytes at the peak, of the process;
-    cache: bytes of keys and values that are held; rotations: of keys for a decoded token, in each layer."""
+    """prefill, decode: tokens/s; bandwidth: share of what copying reaches; own_memory: bytes at the peak above what was
+    there before, memory: of the whole process; cache: bytes of keys and values that are held; rotations: of keys for a
+    decoded token, in each layer; gain: over transformers' decoding, cost: share of it that probes take, by rounds."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -60,16 +61,31 @@ class Rate(BaseModel):
     prefill: float | None = None
     decode: float | None = None
     bandwidth: float | None = None
+    own_memory: float | None = None
     memory: float | None = None
     cache: float | None = None
     rotations: float | None = None
+    gain: float | None = None
+    cost: float | None = None
 
 
 class Behind(Recorded):
-    """The same run alone, with probes, over the API and behind the page in a browser."""
+    """The same run alone, with probes, over the API and behind the page in a browser. cost: the share that each loses
+    beside the first in the same round; further: after longer prompts."""
 
     tokens: int
     tokens_per_second: dict[str, float]
+    cost: dict[str, float] = Field(default_factory=dict)
+    prompt_tokens: int | None = None
+    further: list[Behind] = Field(default_factory=list)
+
+
+class LeftOut(BaseModel):
+    """What was not measured, and why."""
+
+    case: str
+    context: int
+    why: str
 
 
 class Bench(Recorded):
@@ -77,6 +93,7 @@ class Bench(Recorded):
 
     short: list[Rate] = Field(default_factory=list)
     long: list[Rate] = Field(default_factory=list)
+    left_out: list[LeftOut] = Field(default_factory=list)
     page: Behind | None = None
 
 
@@ -142,13 +159,20 @@ def speed(bench: Bench) -> Shown:
     tables = _rates(rates)
     title = "Decoding speed" if bench.short else "Decoding speed, long contexts"
     drawn = Figure(title, "Tokens per second after a context; probes off", _speed_chart(rates))
-    words = " ".join(filter(None, [_gains(rates), _spared(rates), published.SPEED]))
+    missing = [f"Left out after {one.context:,} tokens: {one.case} ({one.why})." for one in bench.left_out]
+    words = " ".join(filter(None, [_gains(rates), _probing(rates), _spared(rates), *missing, published.SPEED]))
     shown = Shown(words, tables, [drawn])
     if bench.page:
-        rows = [[way, figure(rate)] for way, rate in bench.page.tokens_per_second.items()]
-        tables.append(Table(f"The same run of {bench.page.tokens} tokens", ["way", "tokens per second"], rows))
+        tables += [_behind(one) for one in (bench.page, *bench.page.further)]
         shown.apart = f"the run behind the page: {bench.page.provenance}"
     return shown
+
+
+def _behind(run: Behind) -> Table:
+    after = "" if run.prompt_tokens is None else f" after a prompt of {run.prompt_tokens:,}"
+    columns = ["way", "tokens per second", "less than the engine in the same round"]
+    rows = [[way, figure(rate), percent(run.cost.get(way))] for way, rate in run.tokens_per_second.items()]
+    return Table(f"The same run of {run.tokens} tokens{after}", columns, rows)
 
 
 def beside_llama(bench: Bench) -> Shown:
@@ -377,6 +401,21 @@ def _pivot(
     return Table(caption, [*by, *(f"{length:,}" for length in lengths)], cells)
 
 
+# Columns of a speed chart's table, left out where nothing has them.
+RATES: dict[str, Callable[[Rate], str]] = {
+    "reading": lambda rate: text(rate.prefill),
+    "decoding": lambda rate: text(rate.decode),
+    "ms per token": lambda rate: figure(1000 / rate.decode) if rate.decode else UNKNOWN,
+    "× transformers": lambda rate: decimal(rate.gain),
+    "cost of probes": lambda rate: percent(rate.cost),
+    "of copy bandwidth": lambda rate: percent(rate.bandwidth),
+    "own peak memory": lambda rate: _gib(rate.own_memory),
+    "peak memory of the process": lambda rate: _gib(rate.memory),
+    "cache": lambda rate: _gib(rate.cache),
+    "rotations per token": lambda rate: figure(rate.rotations),
+}
+
+
 def _speed_chart(rates: Sequence[Rate]) -> Chart:
     layout = charts.axes("tokens of context", "tokens per second")
     contexts = sorted({rate.context for rate in rates})
@@ -385,25 +424,9 @@ def _speed_chart(rates: Sequence[Rate]) -> Chart:
     cases = dict.fromkeys(rate.case for rate in rates if "probes" not in rate.case)
     data = [_speed_line(place, case, rates) for place, case in enumerate(cases)]
     charts.legend(layout, data)
-    rows = [
-        [
-            rate.case,
-            rate.context,
-            text(rate.prefill),
-            text(rate.decode),
-            figure(1000 / rate.decode) if rate.decode else UNKNOWN,
-            percent(rate.bandwidth),
-            _gib(rate.memory),
-            _gib(rate.cache),
-            figure(rate.rotations),
-        ]
-        for rate in rates
-    ]
-    columns = (
-        "case", "context", "reading", "decoding", "ms per token", "of copy bandwidth", "peak memory of the process",
-        "cache", "rotations per token",
-    )  # fmt: skip
-    return Chart(data, layout, _gains(rates), columns, rows)
+    shows = {heading: show for heading, show in RATES.items() if any(show(rate) != UNKNOWN for rate in rates)}
+    rows = [[rate.case, rate.context, *(show(rate) for show in shows.values())] for rate in rates]
+    return Chart(data, layout, _gains(rates), ("case", "context", *shows), rows)
 
 
 def _speed_line(place: int, case: str, rates: Sequence[Rate]) -> dict[str, Any]:
@@ -445,6 +468,12 @@ def _gains(rates: Sequence[Rate]) -> str:
     window = [rate.case for rate in rates if "Λ" in rate.case and "probes" not in rate.case]
     told = [_gain(rates, case) for case in (ENGINE, *window[:1])]
     return " ".join(sentence for sentence in told if sentence)
+
+
+def _probing(rates: Sequence[Rate]) -> str:
+    """What probes cost in decoding with the engine's plain case."""
+    costs = [f"{percent(r.cost)} after {r.context:,} tokens" for r in rates if r.case == ENGINE and r.cost is not None]
+    return f"Probes cost, in the same rounds, {', '.join(costs)}." if costs else ""
 
 
 def _gain(rates: Sequence[Rate], case: str, against: str = PLAIN) -> str:

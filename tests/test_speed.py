@@ -1,20 +1,38 @@
-"""What the speed bench counts beside time: bytes of the cache, and keys rotated for a token."""
+"""What the speed bench counts beside time: bytes of the cache, keys rotated for a token, memory; and its rounds."""
+
+from types import SimpleNamespace
 
 import pytest
 import torch
 from policies import asking
-from reading import run
+from reading import loaded, run
 
+from app import bench as app_bench
+from app.benchmarks import Bench as Shown
+from app.benchmarks import speed as shown
 from backend.evaluation import speed
-from backend.evaluation.speed import Bench, Reader
+from backend.evaluation.machine import PeakMemory
+from backend.evaluation.speed import Bench, Case, Found, Stepping
 from backend.positions import Policy
+from backend.settings import Watch
 
 
 @pytest.fixture
 def bench(monkeypatch) -> Bench:
-    monkeypatch.setattr(speed, "READINGS", 2)
+    monkeypatch.setattr(speed, "NEAR", (2, 3))
     text = torch.randint(3, 100, (64,), generator=torch.Generator().manual_seed(1))
     return Bench(text, copy=1e9, tokens=4)
+
+
+@pytest.fixture
+def small(tiny, monkeypatch) -> SimpleNamespace:
+    """Tiny models in place of the embedded one and of transformers' own."""
+
+    def reference(precision, eager=False):
+        return tiny("llama", attn_implementation="eager" if eager else "sdpa")
+
+    monkeypatch.setattr(speed, "reference", reference)
+    return SimpleNamespace(load=lambda name, precision="bf16": loaded(tiny("llama"), precision))
 
 
 @pytest.mark.parametrize(
@@ -30,17 +48,137 @@ def test_the_engine_rotates_as_many_keys_for_a_token_however_long_the_text(tiny,
 
 def test_algorithm_1_rotates_all_keys_for_a_token_and_transformers_one(tiny, bench):
     model, policy = tiny("llama"), Policy.of(asking(pic="dynamic", ratio=4))
-    (again,) = bench.case("again", 32, lambda: speed.algorithm1_readers(model, policy, 64), model)
-    written = speed.WARM + speed.STRETCHES * bench.tokens
-    assert again.rotations == 32 + (written + 1) / 2
-    (plain,) = bench.case("plain", 32, lambda: speed.transformers_readers(model), model)
+    again = Case("again", lambda: speed.algorithm1_readers(model, policy, bench.room(64)), model)
+    plain, again = bench.compare(32, [speed.generate_case("fp32", model, 32), again])
+    written = 3 * (speed.WARM + bench.tokens)
+    assert again.rotations == 32 + speed.WARM + (written + 1) / 2
     config = model.config
     assert plain.rotations == 1
     assert plain.cache == 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * 32 * 4
 
 
-def test_rates_are_medians_of_stretches(bench, monkeypatch):
-    clock = iter([0, 9, 0, 1, 1, 3, 3, 7])
+def test_generate_goes_on_from_its_cache_by_exactly_so_many_tokens(tiny, bench):
+    model = tiny("llama")
+    reader = speed.Generating(model)
+    reader.read(bench.text[:32])
+    reader.write(3)
+    reader.write(5)
+    at_once = model.generate(bench.text[None, :32], max_new_tokens=9, min_new_tokens=9, do_sample=False)[0]
+    assert reader.ids.tolist() == at_once.tolist()
+    assert reader.rotations() == 32 + 8
+
+
+def test_probes_are_read_with_too(tiny, bench):
+    """A long context by chunks, of whose rows some are looked at."""
+    runner = run(tiny("llama"))
+    looked = []
+    probe = runner.probe(Watch())
+    probe.prefilled = lambda: looked.append("rows")
+    probe.decoded = lambda: looked.append("token")
+    reader = speed.engine_reader(runner, Policy(), probe)
+    reader.read(bench.text.repeat(40))
+    reader.write(2)
+    assert looked == ["rows"] * 5 + ["token"] * 2
+
+
+def test_all_ways_write_by_turns_to_and_fro(bench):
+    order = []
+
+    def readers(case):
+        def step(way, ids):
+            if len(ids) == 32:
+                order.append(f"{case}{way} reads")
+            elif not order or order[-1] != case + way:
+                order.append(case + way)
+            return torch.eye(9)[3]
+
+        return {w: Stepping(lambda ids, w=w: step(w, ids), lambda: 0, lambda: 0) for w in ("", ", probes")}
+
+    model = torch.nn.Linear(1, 1)
+    model.config = SimpleNamespace(num_hidden_layers=1, num_key_value_heads=1, head_dim=1)
+    model.dtype = torch.float32
+    bench._measure(32, [Case("a", lambda: readers("a"), model)], 3, found := {})
+    turns = [turn for turn in order if "reads" not in turn]
+    assert [turn for turn in order if "reads" in turn] == ["a reads", "a, probes reads"]
+    # After reading each writes a little; a round ends with whom the next begins.
+    assert turns == ["a", "a, probes", "a", "a, probes", "a", "a, probes"]
+    assert [len(one.decode) for one in found.values()] == [3, 3]
+
+
+def test_gain_and_cost_compare_within_a_round(bench, tiny):
+    model = tiny("llama")
+    theirs, plain, probed = (
+        Found(Case(name, dict, model), prefill=[5.0], decode=rates, written=1)
+        for name, rates in (
+            ("transformers", [1.0, 2.0, 4.0]),
+            ("engine", [10.0, 40.0, 20.0]),
+            ("engine", [9.0, 20.0, 19.0]),
+        )
+    )
+    row = bench._row("engine, probes", 32, probed, plain, theirs)
+    assert row.decode_rounds == [9.0, 20.0, 19.0] and row.decode == 19.0
+    assert row.gain == 9.0 and row.cost == pytest.approx(0.1)
+    assert bench._row("engine", 32, plain, plain, None).gain is None
+    assert bench._row("engine", 32, plain, plain, theirs).cost is None
+
+
+def test_a_round_is_timed_after_some_tokens_to_warm_up(bench, monkeypatch):
+    clock = iter([0, 2])
     monkeypatch.setattr(speed.time, "perf_counter", lambda: next(clock))
-    read = Reader(lambda ids: torch.eye(9)[3], lambda: 0, lambda: 0)
-    assert bench._write(read, torch.tensor(1)) == bench.tokens / 2
+    read, found = Stepping(lambda ids: torch.eye(9)[3], lambda: 0, lambda: 0), Found(None)
+    read.token = torch.tensor(1)
+    found.write(read, 4)
+    assert found.decode == [2] and found.written == 4 + speed.WARM
+
+
+def test_memory_is_ones_own_peak_above_what_was_there_before():
+    def peak(size):
+        with PeakMemory() as found:
+            torch.ones(size, dtype=torch.uint8)
+        return found.bytes / 2**20
+
+    first, held = peak(200 * 2**20), torch.ones(300 * 2**20, dtype=torch.uint8)
+    second = peak(50 * 2**20)
+    assert 190 < first < 230 and 40 < second < 80
+    del held
+
+
+def test_attentions_are_left_out_where_they_do_not_fit(embedded):
+    (left,) = speed.left_out(embedded.model.config)
+    assert left["context"] == 8192 and "36 GB" in left["why"]
+
+
+def test_the_whole_bench_on_tiny_models_is_shown(small, bench, monkeypatch):
+    monkeypatch.setattr(speed, "NEAR", (2, 1))
+    monkeypatch.setattr(app_bench, "CONTEXTS", (16,))
+    monkeypatch.setattr(app_bench, "LONG", (24, 32))
+    monkeypatch.setattr(app_bench, "LONGEST", {"transformers": 32, "engine": 24})
+    monkeypatch.setattr(speed, "begun", lambda models, tokens, report: (bench, {"commit": "x"}))
+    result = app_bench.measured(small, 4)
+    short = {(row["case"], row["context"]): row for row in result["short"]}
+    assert {case for case, _ in short} == {
+        "transformers bf16", "transformers fp32", speed.SEEING,
+        *(f"engine {name}{way}" for name in ("bf16", "fp32", "int8", "int4") for way in ("", ", probes")),
+    }  # fmt: skip
+    assert len(short) == 11
+    for (case, n), row in short.items():
+        assert row["prefill"] > 0 and len(row["decode_rounds"]) == 2 and row["gain"] > 0
+        assert (row["cost"] is not None) == case.endswith("probes")
+        if case.endswith("probes"):
+            assert row["prefill"] != short[case.removesuffix(", probes"), n]["prefill"]
+    assert [(row["case"], row["context"]) for row in result["long"]] == [
+        ("transformers bf16", 24), ("engine bf16", 24), ("engine bf16, Λ 2048", 24),
+        ("transformers bf16", 32), ("engine bf16, Λ 2048", 32),
+    ]  # fmt: skip
+    result["left_out"] = [{"case": speed.SEEING, "context": 8192, "why": "36 GB"}]
+    result["page"] = {
+        "tokens": 4,
+        "prompt_tokens": 37,
+        "tokens_per_second": {"engine": 2.0},
+        "cost": {"engine": 0.0},
+        "further": [{"tokens": 2, "prompt_tokens": 8190, "tokens_per_second": {"page": 1.5}, "cost": {"page": 0.25}}],
+    }
+    page = shown(Shown.model_validate(result))
+    assert "Probes cost, in the same rounds" in page.words and "36 GB" in page.words
+    assert "8,190" in page.tables[-1].caption and page.tables[-1].rows == [["page", "1.50", "25.0 %"]]
+    assert page.tables[0].columns[1:] == ["16", "24", "32"]

@@ -1,33 +1,34 @@
 """Decode and prefill speed of the engine beside transformers', in one process on this machine.
 
-Every case reads the same tokens and then writes the same number, greedily and without stopping at the end mark.
-`make bench` runs this and the page on top (app.bench) and writes assets/results/bench.json; `make bench-long` runs the
-long contexts and writes assets/results/bench_long.json.
+All ways that are compared read the same tokens and then write by turns, greedily and without stopping at the end mark,
+so that a round meets the machine alike for all of them. `make bench` runs this and the page on top (app.bench) and
+writes assets/results/bench.json; `make bench-long` runs the long contexts and writes assets/results/bench_long.json.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from pydoc_data import topics
-from typing import Any
+from typing import Any, Protocol
 
 import torch
-from transformers import AutoModelForCausalLM, DynamicCache, PreTrainedModel
+from transformers import AutoModelForCausalLM, DynamicCache, PreTrainedConfig, PreTrainedModel
 
 from backend import embedded
+from backend.cache import FramedCache
 from backend.engine import CHUNK, FIRST_CHUNK
 from backend.evaluation.algorithm1 import Algorithm1
 from backend.evaluation.files import keep, writable
 from backend.evaluation.machine import PeakMemory, copy_bandwidth, provenance
 from backend.models import Models
 from backend.positions import Policy
+from backend.probes import Probe
 from backend.runner import Runner
 from backend.settings import Watch
 from backend.terminal import say
@@ -38,18 +39,28 @@ LONG = (4096, 8192, 16384, 32768, 65536, 131072)
 # Where those stop whose time is quadratic: ways of reading that look at everything.
 LONGEST = {"transformers": 32768, "engine": 32768, "dynamic": 16384, "algorithm 1": 8192}
 WINDOWS = (1024, 2048, 4096)
-# Of which medians are taken: stretches written after a context, and fresh readings of it where it is no longer than
-# SOON, since far longer ones take minutes.
-STRETCHES, READINGS, SOON = 3, 3, 8192
-WARM = 3
+# Fresh readings of a context, and rounds of writing after each: up to SOON tokens, and beyond, where reading is slow.
+SOON = 2048
+NEAR, FAR = (3, 2), (1, 4)
+# Tokens written before a clock runs, and by whoever needs a good part of a second for each.
+WARM, FEW = 3, 8
+TRIAL = 64
+SEEING = "transformers bf16, forward with attentions and states"
+# Bytes of attentions beyond which that is left out.
+ATTENTIONS = 15e9
 
 
 @dataclass(frozen=True)
 class Speed:
-    """One case. tokens/s of prefill and decode; bytes of weights and cache that one decoded token reads;
-    bandwidth: of those bytes per second over the measured copy bandwidth; memory: peak resident bytes of the process,
-    which keeps some of what earlier cases took; cache: bytes of keys and values held after the context; rotations: of
-    keys for a decoded token, in each layer (None: not counted)."""
+    """One way of one case.
+
+    prefill, decode: tokens/s, medians. token_bytes: of weights and cache that one decoded token reads; bandwidth: those
+    bytes per second over the measured copy bandwidth. own_memory: bytes resident at the peak of reading the context and
+    writing the first tokens, above what was resident before, model included. cache: bytes of keys and values after the
+    context. rotations: of keys for a decoded token, in each layer (None: not counted).
+    decode_rounds: tokens/s of each round; the same place is the same round in all cases of a context. gain: speed of
+    decoding over transformers' own, cost: share of it that probes take; medians over rounds, None where not compared.
+    """
 
     case: str
     context: int
@@ -57,28 +68,139 @@ class Speed:
     decode: float
     token_bytes: int
     bandwidth: float
-    memory: int
+    own_memory: int
     cache: int | None = None
     rotations: float | None = None
+    decode_rounds: Sequence[float] = ()
+    gain: float | None = None
+    cost: float | None = None
+
+
+class Reader(Protocol):
+    """One way of reading a context and writing after it, with a cache of its own."""
+
+    def read(self, ids: torch.Tensor) -> None:
+        """Read the context, and choose the token after it."""
+
+    def write(self, count: int) -> None:
+        """Read the token chosen last and choose the next, so many times."""
+
+    def held(self) -> int:
+        """Bytes of keys and values."""
+
+    def rotations(self) -> int:
+        """Of keys so far, in each layer."""
+
+    @property
+    def seen(self) -> int | None:
+        """Most tokens that a token sees; None: all."""
+
+
+Readers = Mapping[str, Reader]
+
+
+class Stepping:
+    """A Reader by forward passes. step: ids [n] to the logits [vocabulary] after the last of them."""
+
+    def __init__(
+        self,
+        step: Callable[[torch.Tensor], torch.Tensor],
+        held: Callable[[], int],
+        rotations: Callable[[], int],
+        seen: int | None = None,
+    ):
+        self.step, self.held, self.rotations, self.seen = step, held, rotations, seen
+
+    def read(self, ids: torch.Tensor) -> None:
+        self.token = self.step(ids).argmax()
+
+    def write(self, count: int) -> None:
+        for _ in range(count):
+            self.token = self.step(self.token[None]).argmax()
+
+
+class Generating:
+    """A Reader by transformers' own `generate`, which goes on from its cache."""
+
+    seen = None
+
+    def __init__(self, model: PreTrainedModel):
+        self.model, self.cache = model, DynamicCache(config=model.config)
+
+    def read(self, ids: torch.Tensor) -> None:
+        self.ids = ids
+        self.write(1)
+
+    def write(self, count: int) -> None:
+        ids = self.ids[None]
+        self.ids = self.model.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            past_key_values=self.cache,
+            max_new_tokens=count,
+            min_new_tokens=count,
+            do_sample=False,
+        )[0]
+
+    def held(self) -> int:
+        return _held(self.cache)
+
+    def rotations(self) -> int:
+        return self.cache.get_seq_length()
 
 
 @dataclass(frozen=True)
-class Reader:
-    """One way of reading, with a cache of its own. step: ids [n] to the logits [vocabulary] after the last of them;
-    held: bytes of keys and values; rotations: of keys so far, in each layer; seen: most tokens that a token sees."""
+class Case:
+    """Ways of reading with one model. make: fresh readers by what each adds to the name, the plain one under "".
+    tokens: written in a round; None: as many as others."""
 
-    step: Callable[[torch.Tensor], torch.Tensor]
-    held: Callable[[], int]
-    rotations: Callable[[], int]
+    name: str
+    make: Callable[[], Readers]
+    model: PreTrainedModel | Runner
+    tokens: int | None = None
+
+
+@dataclass
+class Found:
+    """What was measured of one way of a case, reading by reading and round by round."""
+
+    case: Case
+    prefill: list[float] = field(default_factory=list)
+    decode: list[float] = field(default_factory=list)
+    memory: int = 0
+    cache: int = 0
+    rotated: int = 0
+    written: int = 0
     seen: int | None = None
 
+    def read(self, reader: Reader, ids: torch.Tensor) -> None:
+        """Time the reading of a context."""
+        with PeakMemory() as peak:
+            started = time.perf_counter()
+            reader.read(ids)
+            self.prefill.append(len(ids) / (time.perf_counter() - started))
+            self.cache, self.seen = reader.held(), reader.seen
+            reader.write(WARM)
+        self.memory = max(self.memory, peak.bytes)
 
-Readers = dict[str, Reader]
+    def write(self, reader: Reader, count: int) -> None:
+        """Time the writing of so many tokens, after some to warm up."""
+        before = reader.rotations()
+        reader.write(WARM)
+        started = time.perf_counter()
+        reader.write(count)
+        self.decode.append(count / (time.perf_counter() - started))
+        self.rotated += reader.rotations() - before
+        self.written += WARM + count
+
+    def over(self, other: Found) -> float:
+        """How many times as fast this writes as another in the same round."""
+        return statistics.median(mine / theirs for mine, theirs in zip(self.decode, other.decode, strict=True))
 
 
 @dataclass(frozen=True)
 class Bench:
-    """What all cases share. text: token ids; copy: bytes/s of a large copy; tokens: written in each case."""
+    """What all cases share. text: token ids; copy: bytes/s of a large copy; tokens: written in a round."""
 
     text: torch.Tensor
     copy: float
@@ -87,73 +209,112 @@ class Bench:
     def case(
         self, name: str, context: int, make: Callable[[], Readers], model: PreTrainedModel | Runner
     ) -> list[Speed]:
-        """Medians over readings; each reader writes after the first has read."""
-        prefills, decodes = [], []
-        with PeakMemory() as peak:
-            for _ in range(READINGS if context <= SOON else 1):
-                readers = make()
-                first = next(iter(readers.values()))
-                started = time.perf_counter()
-                token = first.step(self.text[:context]).argmax()
-                prefills.append(context / (time.perf_counter() - started))
-                held, before = first.held(), first.rotations()
-                decodes.append([self._write(read, token) for read in readers.values()])
-                rotations = (first.rotations() - before) / (len(readers) * (WARM + STRETCHES * self.tokens))
-        moved = weight_bytes(model) + cache_bytes(first, context, model)
-        prefill, rates = statistics.median(prefills), map(statistics.median, zip(*decodes, strict=True))
-        return [
-            Speed(name + way, context, prefill, rate, moved, moved * rate / self.copy, peak.bytes, held, rotations)
-            for way, rate in zip(readers, rates, strict=True)
-        ]
+        """One case by itself."""
+        return self.compare(context, [Case(name, make, model)])
 
-    def _write(self, read: Reader, token: torch.Tensor) -> float:
-        """Tokens/s of greedy writing, the median of stretches after some tokens to warm up."""
-        rates = []
-        for count in (WARM, *[self.tokens] * STRETCHES):
-            started = time.perf_counter()
-            for _ in range(count):
-                token = read.step(token[None]).argmax()
-            rates.append(count / (time.perf_counter() - started))
-        return statistics.median(rates[1:])
+    def compare(self, context: int, cases: Sequence[Case]) -> list[Speed]:
+        """All ways of the cases after one context, by turns."""
+        readings, rounds = NEAR if context <= SOON else FAR
+        self._try(cases)
+        found: dict[str, Found] = {}
+        for _ in range(readings):
+            self._measure(context, cases, rounds, found)
+        theirs = next((one for one in found.values() if one.case.name.startswith("transformers")), None)
+        return [self._row(name, context, one, found.get(one.case.name, one), theirs) for name, one in found.items()]
+
+    def room(self, context: int) -> int:
+        """Tokens that one reader reads and writes."""
+        return context + WARM + max(NEAR[1], FAR[1]) * (WARM + max(FEW, self.tokens))
+
+    def _try(self, cases: Sequence[Case]) -> None:
+        """What only a first call takes: kernels are compiled, weights come from the disk."""
+        for case in cases:
+            for reader in case.make().values():
+                reader.read(self.text[:TRIAL])
+                reader.write(WARM)
+
+    def _measure(self, context: int, cases: Sequence[Case], rounds: int, found: dict[str, Found]) -> None:
+        runs = []
+        for case in cases:
+            for way, reader in case.make().items():
+                one = found.setdefault(case.name + way, Found(case))
+                one.read(reader, self.text[:context])
+                runs.append((one, reader))
+        for number in range(rounds):
+            # To and fro, so that a machine that slows down slows all.
+            for one, reader in runs[:: -1 if number % 2 else 1]:
+                one.write(reader, one.case.tokens or self.tokens)
+
+    def _row(self, name: str, context: int, one: Found, plain: Found, theirs: Found | None) -> Speed:
+        rate = statistics.median(one.decode)
+        moved = weight_bytes(one.case.model) + cache_bytes(one, context, one.case.model)
+        return Speed(
+            case=name,
+            context=context,
+            prefill=statistics.median(one.prefill),
+            decode=rate,
+            token_bytes=moved,
+            bandwidth=moved * rate / self.copy,
+            own_memory=one.memory,
+            cache=one.cache,
+            rotations=one.rotated / one.written,
+            decode_rounds=one.decode,
+            gain=None if theirs is None else one.over(theirs),
+            cost=None if one is plain else 1 - one.over(plain),
+        )
 
 
-def cases(models: Models, bench: Bench, contexts: tuple[int, ...] = CONTEXTS) -> Iterator[Speed]:
-    """The table of short contexts."""
-    for precision in ("bf16", "fp32"):
-        model = reference(precision)
-        for n in contexts if precision == "bf16" else contexts[:2]:
-            yield from bench.case(f"transformers {precision}", n, partial(transformers_readers, model), model)
+def cases(models: Models, bench: Bench, contexts: Sequence[int] = CONTEXTS) -> Iterator[Speed]:
+    """The table of short contexts: `generate` beside the engine without and with probes."""
     seeing = reference("bf16", eager=True)
-    for n in contexts[:2]:
-        name = "transformers bf16, attentions and states"
-        yield from bench.case(name, n, partial(transformers_readers, seeing, seeing=True), seeing)
-    for precision in ("bf16", "fp32", "int8", "int4"):
-        runner = Runner(models.load("embedded", precision))
-        for n in contexts if precision in ("bf16", "int4") else contexts[:2]:
-            yield from bench.case(f"engine {precision}", n, partial(engine_readers, runner, Policy()), runner)
-        del runner
-        gc.collect()
+    forward = Case(SEEING, partial(forward_readers, seeing), seeing)
+    for precision, ours in {"bf16": ("bf16", "int8", "int4"), "fp32": ("fp32",)}.items():
+        model = reference(precision)
+        runners = {name: Runner(models.load("embedded", name)) for name in ours}
+        engines = [Case(f"engine {name}", partial(engine_readers, r, Policy()), r) for name, r in runners.items()]
+        for n in contexts:
+            seen = [] if precision != "bf16" or left_out(seeing.config, [n]) else [forward]
+            yield from bench.compare(n, [generate_case(precision, model, n), *seen, *engines])
 
 
 def long_cases(
-    models: Models, bench: Bench, contexts: Sequence[int] = LONG, windows: Sequence[int] = WINDOWS
+    models: Models,
+    bench: Bench,
+    contexts: Sequence[int] = LONG,
+    windows: Sequence[int] = WINDOWS,
+    longest: Mapping[str, int] = LONGEST,
 ) -> Iterator[Speed]:
-    """At long contexts in bf16: plain attention of transformers and of the engine, Λ, and dynamic PIC both ways."""
+    """At long contexts in bf16, without probes: plain attention of transformers and of the engine, Λ, and dynamic PIC
+    both ways, each up to its longest context; what has none is left out, but Λ has no end."""
     model, runner = reference("bf16"), Runner(models.load("embedded", "bf16"))
-    named = {f"Λ {n}": Policy(window=n, sinks=10, limit=n) for n in windows}
     dynamic = Policy(kind="dynamic", ratio=4.0)
+    plain = _quiet("engine bf16", runner, Policy())
+    windowed = [_quiet(f"engine bf16, Λ {n}", runner, Policy(window=n, sinks=10, limit=n)) for n in windows]
     for n in contexts:
-        for name, policy in named.items():
-            yield from bench.case(f"engine bf16, {name}", n, partial(engine_readers, runner, policy), runner)
-        if n <= LONGEST["engine"]:
-            yield from bench.case("engine bf16", n, partial(engine_readers, runner, Policy()), runner)
-        if n <= LONGEST["dynamic"]:
-            yield from bench.case("engine bf16, dynamic PIC", n, partial(engine_readers, runner, dynamic), runner)
-        if n <= LONGEST["algorithm 1"]:
-            again = partial(algorithm1_readers, model, dynamic, n + WARM + STRETCHES * bench.tokens)
-            yield from bench.case("dynamic PIC by 004's algorithm 1", n, again, model)
-        if n <= LONGEST["transformers"]:
-            yield from bench.case("transformers bf16", n, partial(transformers_readers, model), model)
+        again = partial(algorithm1_readers, model, dynamic, bench.room(max(n, TRIAL)))
+        ways = {
+            "transformers": generate_case("bf16", model, n),
+            "engine": plain,
+            "dynamic": _quiet("engine bf16, dynamic PIC", runner, dynamic),
+            "algorithm 1": Case("dynamic PIC by 004's algorithm 1", again, model, FEW if n > SOON else None),
+        }
+        yield from bench.compare(n, [*(case for way, case in ways.items() if n <= longest.get(way, 0)), *windowed])
+
+
+def generate_case(precision: str, model: PreTrainedModel, context: int) -> Case:
+    """transformers' own `generate`, which hardly gets on after a long context."""
+    few = FEW if context > SOON else None
+    return Case(f"transformers {precision}", lambda: {"": Generating(model)}, model, few)
+
+
+def left_out(config: PreTrainedConfig, contexts: Sequence[int] = CONTEXTS) -> list[dict[str, Any]]:
+    """The contexts whose attentions, held for all layers at once, are too large, and why."""
+    size = 2 * config.num_hidden_layers * config.num_attention_heads
+    return [
+        {"case": SEEING, "context": n, "why": f"its attentions alone take {size * n**2 / 1e9:.0f} GB"}
+        for n in contexts
+        if size * n**2 > ATTENTIONS
+    ]
 
 
 def algorithm1_readers(model: PreTrainedModel, policy: Policy, room: int) -> Readers:
@@ -166,7 +327,7 @@ def algorithm1_readers(model: PreTrainedModel, policy: Policy, room: int) -> Rea
         rotated += read.length
         return logits
 
-    return {"": Reader(step, lambda: read.keys.nbytes + read.values.nbytes, lambda: rotated)}
+    return {"": Stepping(step, lambda: read.keys.nbytes + read.values.nbytes, lambda: rotated)}
 
 
 def context_tokens(models: Models) -> torch.Tensor:
@@ -183,8 +344,8 @@ def reference(precision: str, eager: bool = False) -> PreTrainedModel:
     return AutoModelForCausalLM.from_pretrained(embedded.source(), dtype=dtype, attn_implementation=kernel).eval()
 
 
-def transformers_readers(model: PreTrainedModel, seeing: bool = False) -> Readers:
-    """What `generate` does for each token: one forward over its dynamic cache, then the last row's logits."""
+def forward_readers(model: PreTrainedModel) -> Readers:
+    """One forward for each token that hands out all attentions and states, over a dynamic cache."""
     cache = DynamicCache(config=model.config)
 
     @torch.inference_mode()
@@ -194,41 +355,53 @@ def transformers_readers(model: PreTrainedModel, seeing: bool = False) -> Reader
             past_key_values=cache,
             use_cache=True,
             logits_to_keep=1,
-            output_attentions=seeing,
-            output_hidden_states=seeing,
+            output_attentions=True,
+            output_hidden_states=True,
         )
         return out.logits[0, -1].float()
 
-    def held() -> int:
-        return sum(layer.keys.nbytes + layer.values.nbytes for layer in cache.layers)
+    return {"": Stepping(step, lambda: _held(cache), cache.get_seq_length)}
 
-    return {"": Reader(step, held, cache.get_seq_length)}
+
+def _held(cache: DynamicCache) -> int:
+    return sum(layer.keys.nbytes + layer.values.nbytes for layer in cache.layers)
 
 
 def engine_readers(runner: Runner, policy: Policy) -> Readers:
-    """What a run does for each token; with probes: entropies and states each time, logits every fourth."""
+    """What a run does to read and for each token, without and with probes."""
+    return {"": engine_reader(runner, policy), ", probes": engine_reader(runner, policy, runner.probe(Watch()))}
+
+
+def _quiet(name: str, runner: Runner, policy: Policy) -> Case:
+    return Case(name, lambda: {"": engine_reader(runner, policy)}, runner)
+
+
+def engine_reader(runner: Runner, policy: Policy, probe: Probe | None = None) -> Reader:
+    """One reader of the engine, with a fresh cache."""
     cache = runner.cache(policy, 256)
-    probe = runner.probe(Watch())
 
     def step(ids: torch.Tensor) -> torch.Tensor:
         chunks = [ids] if len(ids) <= FIRST_CHUNK else ids.split(CHUNK)
         for chunk in chunks:
-            logits = runner.read(chunk, cache)
-        return logits
-
-    def step_and_look(ids: torch.Tensor) -> torch.Tensor:
-        logits = runner.read(ids, cache, probe)
-        probe.decoded()
-        probe.states([-1])
-        if cache.length % 4 == 0:
-            probe.logits(cache, 0, 0)
+            logits = runner.read(chunk, cache, probe)
+            if probe is not None:
+                _look(probe, cache, len(chunk))
         return logits
 
     seen = None if policy.window is None else policy.window + policy.sinks
-    return {
-        way: Reader(read, lambda: cache.bytes, lambda: cache.rotations, seen)
-        for way, read in (("", step), (", probes", step_and_look))
-    }
+    return Stepping(step, lambda: cache.bytes, lambda: cache.rotations, seen)
+
+
+def _look(probe: Probe, cache: FramedCache, rows: int) -> None:
+    """Take from a probe what a run takes: of a chunk's sampled rows, or of a token."""
+    if rows > 1:
+        probe.prefilled()
+        probe.states(probe.sampled(rows))
+        return
+    probe.decoded()
+    probe.states([-1])
+    if cache.length % probe.watch.every == 0:
+        probe.logits(cache, probe.watch.layer, probe.watch.head)
 
 
 def weight_bytes(model: PreTrainedModel | Runner) -> int:
@@ -244,7 +417,7 @@ def weight_bytes(model: PreTrainedModel | Runner) -> int:
 
 
 def cache_bytes(read: Any, context: int, model: PreTrainedModel | Runner) -> int:
-    """Bytes of keys and values that one token reads; read: a Reader, or another's server, which sees everything."""
+    """Bytes of keys and values that one token reads; read: has `seen`, as a Reader, or sees everything."""
     model = model.model if isinstance(model, Runner) else model
     config, most = model.config, getattr(read, "seen", None)
     seen = context if most is None else min(context, most)
@@ -253,13 +426,18 @@ def cache_bytes(read: Any, context: int, model: PreTrainedModel | Runner) -> int
 
 def table(rows: list[dict[str, Any]]) -> str:
     """The rows of `Speed` as aligned text."""
-    head = f"{'case':44} {'context':>8} {'prefill/s':>10} {'decode/s':>9} {'bandwidth':>9} {'memory':>8}"
+    head = f"{'case':56} {'context':>8} {'prefill/s':>10} {'decode/s':>9} {'bandwidth':>9} {'memory':>8}"
     lines = [
-        f"{r['case']:44} {r['context']:8,} {r['prefill']:10,.0f} {r['decode']:9.1f} {r['bandwidth']:8.0%} "
-        f"{r['memory'] / 2**20:6,.0f} M {_cell(r['cache'], 2**20)} M {_cell(r['rotations'])}"
+        f"{r['case']:56} {r['context']:8,} {r['prefill']:10,.0f} {r['decode']:9.1f} {r['bandwidth']:8.0%} "
+        f"{r['own_memory'] / 2**20:6,.0f} M {_cell(r['cache'], 2**20)} M {_cell(r['rotations'])} "
+        f"{_share(r['gain'], '.2f')} {_share(r['cost'], '.1%')}"
         for r in rows
     ]
-    return "\n".join([f"{head} {'cache':>8} {'rotations':>8}", *lines])
+    return "\n".join([f"{head} {'cache':>8} {'rotated':>6} {'gain':>6} {'cost':>6}", *lines])
+
+
+def _share(number: float | None, form: str) -> str:
+    return f"{'–' if number is None else format(number, form):>6}"
 
 
 def _cell(number: float | None, unit: int = 1) -> str:
@@ -285,7 +463,7 @@ def begun(models: Models, tokens: int, report: Callable[[str], None]) -> tuple[B
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m backend.evaluation.speed", description="Speed at long contexts.")
-    parser.add_argument("--tokens", type=int, default=32, help="tokens written in each case (default 32)")
+    parser.add_argument("--tokens", type=int, default=32, help="tokens written in a round (default 32)")
     parser.add_argument("--contexts", type=int, nargs="+", default=LONG, help="tokens of context (4096 … 131072)")
     parser.add_argument("--windows", type=int, nargs="+", default=WINDOWS, help="Λ windows (1024 2048 4096)")
     parser.add_argument("--out", type=Path, default=OUT)

@@ -1,6 +1,6 @@
 """The lab in a terminal.
 
-    python -m backend generate --prompt "Why is the sky blue?" --pic dynamic --ratio 4 --lambda-window 512
+    python -m backend generate --prompt "Why is the sky blue?" --target 60 --pic dynamic --ratio 4 --lambda-window 512
     python -m backend generate --prompt - --json < question.txt
     python -m backend capabilities --model embedded
     python -m backend distill --out corpus.jsonl
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args, get_origin
 from pydantic import ValidationError
 
 from backend.evaluation import command as evaluation
-from backend.settings import RunSettings, Watch
+from backend.settings import Method, RunSettings, Watch
 from backend.steps import Finish, Step
 from backend.terminal import StatusLine
 from backend.training import command as training
@@ -138,7 +138,7 @@ def _capabilities(options: argparse.Namespace) -> int:
 
 
 def _generate(options: argparse.Namespace) -> int:
-    settings = settings_of(vars(options))
+    settings = settings_of(vars(options) | _heeding(options))
     if options.save and not options.save.absolute().parent.is_dir():
         raise ValueError(f"--save {options.save}: there is no folder {options.save.absolute().parent}")
     # What a failed run says to people is its Finish, not the traceback that the lab logs.
@@ -149,6 +149,16 @@ def _generate(options: argparse.Namespace) -> int:
     if finish.reason == "error":
         return FAILED
     return STOPPED if finish.reason == "stopped" else 0
+
+
+def _heeding(options: argparse.Namespace) -> dict[str, Method]:
+    """The method that a target asks for where none is named: LDPE if there is an adapter, else the prompt."""
+    from backend import adapters
+
+    if not hasattr(options, "target") or hasattr(options, "method"):
+        return {}
+    trained = adapters.available(getattr(options, "model", "embedded"))["ldpe"] is None
+    return {"method": "ldpe" if trained else "prompted"}
 
 
 def _write(lab: Lab, settings: RunSettings, as_json: bool, save: Path | None) -> Finish:

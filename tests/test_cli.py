@@ -177,6 +177,17 @@ def test_every_setting_has_an_option(run):
     assert "--no-watch" in listed
 
 
+def test_a_target_alone_is_heeded(tmp_path, monkeypatch, capsys):
+    asked = [*ASK, "--target", "12", "--pic", "dynamic", "--ratio", "4", "--lambda-window", "512"]
+    assert main([*asked, "--save", str(tmp_path / "run.json")]) == 0
+    told = capsys.readouterr().err.strip()
+    assert re.search(r"ended by the model · \d+ tokens · \S+ tokens/s · target 12 tokens, error [+-]\d$", told)
+    assert Trace.load(tmp_path / "run.json").settings.method == "ldpe"
+    monkeypatch.setattr("backend.adapters.ROOT", tmp_path)
+    assert main([*asked, "--max-new-tokens", "3", "--save", str(tmp_path / "run.json")]) == 0
+    assert Trace.load(tmp_path / "run.json").settings.method == "prompted"
+
+
 def test_a_limit_is_told_in_tokens_whatever_the_unit_of_targets():
     settings = RunSettings(prompt="hi", method="mnt_ldpe", unit="words", limit=8)
     assert "target 8 tokens · -7" in _progress(settings, Step(1, 5, "a", 0.5, 0.1, 1.0, 3, 3, 8, 7, 0.1))

@@ -8,6 +8,7 @@ from typing import Any
 
 import gradio as gr
 
+from app.numbers import refused
 from app.runs import Runs
 
 LAST_FRAME_SECONDS = 20
@@ -30,17 +31,16 @@ class Buttons:
         inputs: Sequence[Any],
         outputs: Sequence[Any],
         queue: gr.HTML,
-        heard: str = "",
+        figures: str,
     ) -> None:
         """Lets `go` run the generator `write`, one run at a time; `queue` tells the place of those who wait.
 
-        heard: what the page does at once, in JavaScript. The buttons are no outputs of `write`, because an update of
-        a button at each frame costs more than the frame.
+        figures: the name of those that say what is going on. The buttons are no outputs of `write`, because an update
+        of a button at each frame costs more than the frame.
         """
         # The first press shows at once that it was heard, also while others are before this visitor in the queue.
-        self.go.click(
-            lambda: self._running(True), None, self._all, js=f"() => {{ {heard}; return [] }}", queue=False, **QUIET
-        )
+        waits = f"() => {{ LengthLab.waits('{figures}'); return [] }}"
+        self.go.click(lambda: self._running(True), None, self._all, js=waits, queue=False, **QUIET)
         event = self.go.click(
             write,
             list(inputs),
@@ -50,12 +50,15 @@ class Buttons:
             concurrency_id="model",
             api_visibility="private",
         )
+        event.failure(None, list(inputs), None, js=refused(figures, inputs))
         self.free_after(event)
-        self._stops(runs, event)
+        self._stops(runs, event, figures)
 
     def free_after(self, event: Any) -> None:
         """Shows that nothing runs once `event` has ended, in whatever way."""
-        event.then(lambda: self._running(False), None, self._all, queue=False, **QUIET)
+        # Whatever Gradio's documentation says, an event that failed does not call what comes after `then`.
+        for ended in (event.then, event.failure):
+            ended(lambda: self._running(False), None, self._all, queue=False, **QUIET)
 
     def busy_during(self, button: gr.Button) -> Any:
         """Shows that something runs as soon as `button` is pressed; returns that event."""
@@ -68,7 +71,7 @@ class Buttons:
     def _running(self, runs: bool) -> list[Any]:
         return [gr.update(interactive=not runs), *[gr.update(interactive=runs)] * (1 + len(self.others))]
 
-    def _stops(self, runs: Runs, event: Any) -> None:
+    def _stops(self, runs: Runs, event: Any, figures: str) -> None:
         # Cancelling an event drops what is still on its way to the page, so a run that has begun is only asked to end
         # and sends its own last frame. The count changes, and with it cancels the event, only where nothing had begun.
         unqueued = gr.State(0)
@@ -83,4 +86,12 @@ class Buttons:
 
         # Only an answer that came through the queue tells the page that a state changed.
         self.stop.click(halt, [unqueued], [unqueued], concurrency_limit=None, **QUIET)
-        unqueued.change(lambda: self._running(False), None, self._all, cancels=[event], concurrency_limit=None, **QUIET)
+        unqueued.change(
+            lambda: self._running(False),
+            None,
+            self._all,
+            cancels=[event],
+            concurrency_limit=None,
+            js=f"() => {{ LengthLab.gone('{figures}', 'good', 'Stopped before it began.'); return [] }}",
+            **QUIET,
+        )

@@ -1,4 +1,4 @@
-"""Numbers in the form that are out of range while they are typed."""
+"""Numbers in the form that are out of range, while they are typed or when a run is asked for."""
 
 from __future__ import annotations
 
@@ -14,5 +14,19 @@ def in_range(parts: Iterable[Any]) -> str:
 
     Gradio refuses others before any code of the page runs, and outside its queue answers with an internal error.
     """
-    ranges = [[part.minimum, part.maximum] if isinstance(part, gr.Slider | gr.Number) else None for part in parts]
-    return f"(...values) => LengthLab.inRange(values, {json.dumps(ranges)})"
+    return f"(...values) => LengthLab.inRange(values, {_ranges(parts)})"
+
+
+def refused(figures: str, parts: Iterable[Any]) -> str:
+    """JavaScript for the failure of an event with these inputs: the `figures` that wait say which number to change."""
+    return f"(...values) => LengthLab.refused({json.dumps(figures)}, values, {_ranges(parts)})"
+
+
+def _ranges(parts: Iterable[Any]) -> str:
+    """Of each number its least, its most and its label, as JSON."""
+    return json.dumps(
+        [
+            [part.minimum, part.maximum, part.label] if isinstance(part, gr.Slider | gr.Number) else None
+            for part in parts
+        ]
+    )

@@ -32,10 +32,14 @@ def runs() -> Runs:
 
 
 @pytest.fixture(scope="module")
-def address(runs) -> Iterator[str]:
+def demo(runs) -> lab_page.Page:
     lab = Lab(Models(["embedded", MISSING]))
     lab.capabilities()
-    demo = lab_page.build(lab, available, runs)
+    return lab_page.build(lab, available, runs)
+
+
+@pytest.fixture(scope="module")
+def address(demo) -> Iterator[str]:
     yield app.serve(demo)
     demo.close()
 
@@ -447,6 +451,7 @@ def test_stopping_while_waiting_leaves_the_queue(visit):
     expect(two.page.locator("#queue")).to_contain_text("queue", ignore_case=True)
     two.page.click("#stop")
     expect(two.page.locator("#go")).to_be_enabled()
+    expect(two.page.locator("#figures-run .ll-message")).to_have_text("Stopped before it began.")
     one.page.click("#stop")
     assert "Stopped" in one.ends()
 

@@ -420,6 +420,22 @@ window.LengthLab = (() => {
     return Math.min(Math.max(number, least), most);
   });
 
+  // The wait for a run: begun by a press, ended by the run's first frame, or here where no run will come.
+  const waits = (name) => deliver(name, { state: "busy", message: "Waiting for the model …" });
+  function gone(name, state, message) {
+    if (document.querySelector(`.ll-figures[data-name=${name}]`).dataset.state === "busy") deliver(name, { state, message });
+  }
+  function refused(name, values, ranges) {
+    const wrong = ranges.findIndex((range, i) => range && inRange([values[i]], [range])[0] !== values[i]);
+    const ways = "Too many runs are waiting, or something chosen is not on its list. Nothing you entered is lost: try again in a moment, or choose anew.";
+    gone(name, "bad", wrong < 0 ? ways : outside(values[wrong], ranges[wrong]));
+  }
+  function outside(value, [least, most, label]) {
+    const span = most == null ? `of at least ${least}` : `from ${least} to ${most.toLocaleString("en")}`;
+    const wrong = typeof value === "number" ? ` in place of ${value.toLocaleString("en")}` : "";
+    return `${label}: give a number ${span}${wrong}, and press the button again.`;
+  }
+
   function setTheme(name) {
     document.body.classList.toggle("dark", name === "dark");
     const url = new URL(location.href);
@@ -454,5 +470,5 @@ window.LengthLab = (() => {
     document.getElementById(place)?.scrollIntoView({ block: "start" });
   });
 
-  return { chart, stream, deliver, response, figures, choice, inRange, setTheme, share };
+  return { chart, stream, deliver, response, figures, choice, inRange, waits, gone, refused, setTheme, share };
 })();

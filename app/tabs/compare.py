@@ -142,7 +142,7 @@ def build(lab: Any, runs: Runs, adapters: Adapters, opens: Callable[..., Any]) -
         inputs,
         [stream],
         queue,
-        heard="LengthLab.deliver('compare', {state: 'busy', message: 'Waiting for the model …'})",
+        "compare",
     )
 
 

@@ -183,7 +183,7 @@ def _generation(parts: Parts, lab: Any, runs: Runs) -> None:
         [parts.past, *parts.form.inputs],
         [parts.stream, parts.past, parts.trace],
         parts.queue,
-        heard="LengthLab.deliver('run', {state: 'busy', message: 'Waiting for the model …'})",
+        "run",
     )
 
 

@@ -129,7 +129,7 @@ def build(lab: Any, runs: Runs, opens: Callable[..., Any]) -> None:
         [source, own, length, window, sinks, policies, *choice.inputs],
         [stream],
         queue,
-        heard="LengthLab.deliver('long', {state: 'busy', message: 'Waiting for the model …'})",
+        "long",
     )
 
 

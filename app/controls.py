@@ -86,6 +86,10 @@ class Form:
         """
         return [_within(self.parts[name], value) for name, value in self._wanted(given).items()]
 
+    def lacks(self, model: str) -> bool:
+        """Whether a model is not among those to choose from, so that the form shows the first of these instead."""
+        return all(value != model for _, value in self.parts["model"].choices)
+
     def beyond(self, given: Mapping[str, Any]) -> list[str]:
         """Names of the settings that the form's ranges cannot show as they are."""
         return [name for name, value in self._wanted(given).items() if _within(self.parts[name], value) != value]
@@ -93,8 +97,9 @@ class Form:
     def _wanted(self, given: RunSettings | Mapping[str, Any]) -> dict[str, Any]:
         plain = flat(RunSettings(prompt=DEFAULT_PROMPT))
         chosen = flat(given) if isinstance(given, RunSettings) else plain | dict(given)
-        window, limit = chosen["window"], chosen["distance_limit"]
+        window, limit, name = chosen["window"], chosen["distance_limit"], chosen["model"]
         shown = chosen | {
+            "model": self.parts["model"].value if self.lacks(name) else name,
             "windowed": window is not None,
             "window": window or 512,
             "limit_kind": limit if isinstance(limit, str) else CUSTOM,

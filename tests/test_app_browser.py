@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 import time
@@ -18,6 +19,8 @@ from app.runs import Runs
 from backend.adapters import available
 from backend.engine import Lab
 from backend.models import Models
+from backend.settings import RunSettings
+from backend.trace import Trace
 
 CHARTS = ("length", "entropy", "logits", "states")
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script> Repeat that."
@@ -345,6 +348,57 @@ def test_markup_stays_text(visit):
     visitor.page.locator("#text-run .tok").last.hover()
     expect(visitor.page.locator("#text-run .ll-tip")).to_contain_text("<img")
     assert visitor.page.locator("#text-run .ll-tip img").count() == 0
+
+
+def test_markup_in_a_link_or_a_file_is_told_as_text(visit, tmp_path):
+    markup = "<img src=http://127.0.0.2/x.png><b>bold</b>"
+    visitor = visit(query=link(prompt="Hello?", model=markup))
+    toast = visitor.page.locator(".toast-body")
+    expect(toast).to_contain_text(f"The link's model was left out: '{markup}' is not on this lab's list")
+    expect(visitor.page.locator("#prompt textarea")).to_have_value("Hello?")
+    assert visitor.page.input_value("#model input") == "embedded"
+    trace = json.loads(Trace(RunSettings(prompt="x")).to_json())
+    told = (("model", "The file's model was left out"), (markup, f"The trace is damaged: settings.{markup}"))
+    for number, (changed, words) in enumerate(told):
+        file = tmp_path / f"{number}.json"
+        file.write_text(json.dumps(trace | {"settings": trace["settings"] | {changed: markup}}))
+        visitor.page.set_input_files("#load input[type=file], input[type=file]", file)
+        expect(toast.filter(has_text=words)).to_be_visible()
+        expect(visitor.page.locator("#prompt textarea")).to_have_value("x")
+    assert visitor.page.locator("[data-testid=toast-text] :is(img, b)").count() == 0
+    assert visitor.page.input_value("#model input") == "embedded"
+
+
+def test_a_number_out_of_range_is_named_and_the_run_can_be_asked_for_again(visit):
+    page = visit(query=link(prompt="Why?", method="exp_decay", max_new_tokens=5)).page
+    expect(page.locator("#target input[type=number]")).to_be_enabled()
+    page.fill("#target input[type=number]", "0")
+    page.press("#target input[type=number]", "Control+Enter")
+    expect(page.locator("#figures-run .ll-message")).to_contain_text("Target: give a number from 1 to 1,000")
+    expect(page.locator("#go")).to_be_enabled()
+    page.get_by_role("tab", name="Compare").click()
+    page.fill("#c-cap input", "5000")
+    page.click("#c-go")
+    expect(page.locator("#figures-compare .ll-message")).to_contain_text(
+        "Cap on new tokens: give a number from 1 to 1,024 in place of 5,000"
+    )
+    expect(page.locator("#c-go")).to_be_enabled()
+    page.fill("#c-cap input", "2")
+    page.click("#c-go")
+    expect(page.locator("#figures-compare .ll-message")).to_contain_text("Setting C of C", timeout=LONG)
+
+
+def test_a_full_queue_is_said_and_what_was_written_stays(visit, demo, monkeypatch):
+    visitor = visit()
+    before = visitor.tokens
+    with monkeypatch.context() as patch:
+        patch.setattr(demo._queue, "max_size", 0)
+        visitor.page.click("#go")
+        expect(visitor.page.locator("#figures-run .ll-message")).to_contain_text("Too many runs are waiting")
+        expect(visitor.page.locator("#go")).to_be_enabled()
+    assert visitor.tokens == before > 0
+    assert all("503" in wrong for wrong in visitor.wrongs)
+    visitor.wrongs.clear()
 
 
 def test_an_empty_prompt_is_answered_with_a_sentence_and_nothing_is_lost(visit):

@@ -9,7 +9,7 @@ from typing import Any
 
 import gradio as gr
 
-from app import charts, controls, live, model, overlays, text
+from app import charts, controls, live, model, overlays, text, toasts
 from app.buttons import QUIET, Buttons
 from app.frames import Frame
 from app.model import ModelChoice, narrowed
@@ -133,7 +133,7 @@ def build(lab: Any, runs: Runs, adapters: Adapters, opens: Callable[..., Any]) -
                 yield replace(frame, running=False).encode()
         except Exception as error:
             words = sentence(error)
-            gr.Warning(words, title="The comparison could not be made")
+            toasts.warn(words, "The comparison could not be made")
             yield Frame({"compare": live.fill(state="bad", message=words)}).encode()
 
     Buttons(PLACE, go, stop).starts(

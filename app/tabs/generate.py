@@ -11,7 +11,7 @@ from typing import Any
 
 import gradio as gr
 
-from app import charts, controls, live, model, presets
+from app import charts, controls, live, model, presets, toasts
 from app.buttons import QUIET, Buttons
 from app.charts import Past
 from app.controls import Form
@@ -174,7 +174,7 @@ def _generation(parts: Parts, lab: Any, runs: Runs) -> None:
                 yield [view.frame().encode(), view.remembered(), view.trace]
         except Exception as error:
             words = sentence(error)
-            gr.Warning(words, title="This run could not be made")
+            toasts.warn(words, "This run could not be made")
             yield [Frame({"run": live.fill(state="bad", message=words)}).encode(), gr.skip(), gr.skip()]
 
     parts.buttons.starts(
@@ -208,7 +208,7 @@ def _steering(parts: Parts, runs: Runs) -> None:
             return [gr.skip()] * 2
         series = run.view.series
         if series.settings.method not in RETARGETS:
-            gr.Info("This method cannot change its target while it writes. Choose Decay or a length signal.")
+            toasts.inform("This method cannot change its target while it writes. Choose Decay or a length signal.")
             return [gr.skip()] * 2
         goal = near_target(series)
         retarget(request, goal)
@@ -297,7 +297,7 @@ def _files(files: Files, parts: Parts, runs: Runs, first: Trace | None) -> None:
         try:
             return to_query(parts.form.settings(values))
         except ValueError as error:
-            raise gr.Error(sentence(error), title="No link was made", print_exception=False) from error
+            raise toasts.refusal(sentence(error), "No link was made") from error
 
     files.share.click(make_link, parts.form.inputs, [files.link], **QUIET).success(
         None, [files.link], None, js="(query) => LengthLab.share(query)"
@@ -311,7 +311,9 @@ def _files(files: Files, parts: Parts, runs: Runs, first: Trace | None) -> None:
         try:
             trace = Trace.load(Path(path))
         except TraceError as error:
-            raise gr.Error(sentence(error), title="The file was not loaded", print_exception=False) from error
+            raise toasts.refusal(sentence(error), "The file was not loaded") from error
+        if parts.form.lacks(trace.settings.model):
+            toasts.warn(_lacking("file", trace.settings.model), "File")
         return [trace, View.of(trace).frame().encode(), *parts.form.values(trace.settings)]
 
     files.load.upload(loaded, [files.load], [parts.trace, parts.stream, *parts.form.inputs], **QUIET)
@@ -319,7 +321,7 @@ def _files(files: Files, parts: Parts, runs: Runs, first: Trace | None) -> None:
     def again(request: gr.Request, trace: Trace | None) -> Iterator[str]:
         trace = trace or first
         if trace is None:
-            gr.Info("There is no run to replay yet: press Generate.")
+            toasts.inform("There is no run to replay yet: press Generate.")
             return
         with runs.started(request.session_hash, Replay(), PLACE) as run:
             view = View(trace.settings)
@@ -366,9 +368,7 @@ def _exporter(
     def export(trace: Trace | None, request: gr.Request) -> str:
         trace = trace or first
         if trace is None:
-            raise gr.Error(
-                "There is no run to export yet: press Generate.", title="Nothing was exported", print_exception=False
-            )
+            raise toasts.refusal("There is no run to export yet: press Generate.", "Nothing was exported")
         made = {
             "JSON": trace.to_json,
             "CSV": trace.to_csv,
@@ -387,10 +387,19 @@ def _exporter(
 def restored(form: Form, query: dict[str, str]) -> tuple[list[Any], str]:
     """The form's values for a link, and what to say about it; nothing changes without a parameter of ours."""
     values, problems = from_query(query)
+    if form.lacks(values.get("model", form.model.value)):
+        problems.append(_lacking("link", values.pop("model")))
     for problem in problems:
-        gr.Warning(problem, title="Link")
+        toasts.warn(problem, "Link")
     for name in form.beyond(values):
-        gr.Warning(f"The link's {name} is beyond this page's range and was cut to it.", title="Link")
+        toasts.warn(f"The link's {name} is beyond this page's range and was cut to it.", "Link")
     if not values:
         return [gr.skip()] * len(form.inputs), ""
     return form.values({"prompt": controls.DEFAULT_PROMPT} | values), "Settings taken from the link: press Generate."
+
+
+def _lacking(source: str, name: str) -> str:
+    return (
+        f"The {source}'s model was left out: '{name:.80}' is not on this lab's list. Choose another, or start the lab "
+        "with --allow-model and its name."
+    )

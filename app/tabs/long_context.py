@@ -10,7 +10,7 @@ from typing import Any
 import gradio as gr
 from torch import Tensor
 
-from app import charts, controls, live, model, passages
+from app import charts, controls, live, model, passages, toasts
 from app.buttons import QUIET, Buttons
 from app.frames import Frame
 from app.passages import Passage
@@ -120,7 +120,7 @@ def build(lab: Any, runs: Runs, opens: Callable[..., Any]) -> None:
                 yield _frame(_ended(readings, run.control.stopped), _drawn(readings, trained, id(run))).encode()
         except Exception as error:
             words = sentence(error)
-            gr.Warning(words, title="The text could not be read")
+            toasts.warn(words, "The text could not be read")
             yield _frame({"state": "bad", "message": words}).encode()
 
     Buttons(PLACE, go, stop).starts(
@@ -163,7 +163,7 @@ def _uploaded(path: str) -> str:
         with Path(path).open("rb") as file:
             return text_of(file.read(MAX_BYTES + 1))
     except ValueError as error:
-        raise gr.Error(sentence(error), title="The file was not taken", print_exception=False) from error
+        raise toasts.refusal(sentence(error), "The file was not taken") from error
 
 
 def _tokens(lab: Any, text: str, settings: RunSettings, length: int) -> Tensor:

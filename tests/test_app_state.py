@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from app import controls, model, page
+from app import controls, model, page, presets
 from app.api import endpoint
 from app.frames import PATH, Frame, Stream, Streams
 from app.runs import SLOWEST, Runs, batches
 from app.share import explain, flat, from_query, settings_of, to_query
-from app.tabs import long_context
+from app.tabs import compare, long_context
 from app.tabs.long_context import BUILT_IN, MAX_BYTES, built_in, text_of
 from backend.adapters import available
 from backend.engine import Control, Lab
@@ -104,6 +104,28 @@ def test_an_empty_number_is_a_sentence(form):
     values[list(form.parts).index("seed")] = None
     with pytest.raises(ValueError, match="seed is empty"):
         form.settings(values)
+
+
+def test_a_model_that_is_not_to_be_had_gives_way_to_the_first(form):
+    assert form.lacks("other") and not form.lacks("embedded")
+    assert form.settings(form.values({"prompt": "x", "model": "other", "seed": 3})) == RunSettings(prompt="x", seed=3)
+
+
+@pytest.mark.parametrize("preset", presets.PRESETS, ids=lambda preset: preset.title)
+def test_a_recorded_run_has_the_settings_of_its_preset(preset):
+    assert presets.recorded()[preset.title].settings == preset.settings
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, "plain"),
+        ({"pic": "naive", "ratio": 2}, "Naive × 2"),
+        ({"pic": "dynamic", "ratio": 4, "recent": 64, "window": 32}, "Dynamic × 4, recent 64, Λ 32"),
+    ],
+)
+def test_a_setting_is_described_with_all_that_it_leaves_alone(changes, words):
+    assert compare.describe(RunSettings(prompt="x", **changes)) == words
 
 
 def test_a_refused_setting_reads_as_a_sentence():

@@ -291,7 +291,8 @@ def describe(settings: RunSettings) -> str:
     if settings.steered:
         words = [f"{words[0]} {settings.goal}"]
     if settings.pic != "none" and settings.ratio != 1:
-        words.append(f"{controls.PICS[settings.pic][0]} × {settings.ratio:g}")
+        kept = f", recent {settings.recent:,}" if settings.pic == "dynamic" else ""
+        words.append(f"{controls.PICS[settings.pic][0]} × {settings.ratio:g}{kept}")
     if settings.window is not None:
         words.append(f"Λ {settings.window:,}")
     return ", ".join(words) or "plain"

@@ -107,7 +107,8 @@ def choice(name: str, title: str, options: list[dict[str, str]], value: str, **k
     """Radio buttons of which single ones can be off. options: {id, label, hint, off: reason or ""}; value: the id."""
     template = f"""
 <fieldset class="ll-choice"><legend>{escape(title)}</legend><div></div>
-<p class="ll-reason" aria-live="polite"></p></fieldset>"""
+<p class="ll-reason" aria-live="polite"></p>
+<details class="ll-reasons" hidden><summary>Why each is off</summary><ul></ul></details></fieldset>"""
     script = "LengthLab.choice(element, props, trigger, watch) // 'change'"
     return _html(template, script, value, f"choice-{name}", options=options, **kwargs)
 

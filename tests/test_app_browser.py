@@ -532,6 +532,24 @@ def test_methods_without_an_adapter_are_off_with_the_reason(visit):
             )
 
 
+def test_every_reason_is_read_by_keyboard_and_by_screen_reader(visit):
+    page = visit().page
+    page.evaluate(
+        """() => { const reasons = [["a", ""], ["b", "no <b>"], ["c", "nor c"]];
+        const options = reasons.map(([id, off]) => ({ id, label: id, off }));
+        const props = { value: "a", options };
+        LengthLab.choice(document.querySelector("#choice-method"), props, () => 0, () => 0); }"""
+    )
+    radio = page.locator("#choice-method input[value=c]")
+    expect(radio).to_have_accessible_description("c: nor c")
+    reasons = page.locator("#choice-method .ll-reasons")
+    reasons.locator("summary").focus()
+    page.keyboard.press("Enter")
+    expect(reasons.locator("li")).to_have_text(["b: no <b>", "c: nor c"])
+    expect(reasons.locator("li").last).to_be_visible()
+    expect(page.locator("#choice-pic .ll-reasons")).to_be_hidden()
+
+
 def test_every_chart_has_words_a_table_and_can_be_saved(visit):
     visitor = visit()
     for name in (*CHARTS, "positions", "mask"):

@@ -287,7 +287,8 @@ def test_odd_content_is_shown_not_refused(folder):
 
 def test_all_charts_are_small_and_valid_json(folder):
     shown = {name: orjson.loads(value) for name, value in opened().items() if name and name.startswith("chart-")}
-    known = {f"chart-r-{name}" for name in ("targets", "errors", "limits", "outliers", "bench", "bench_long")}
+    lengths_own = ("targets", "errors", "limits", "outliers", "likeness")
+    known = {f"chart-r-{name}" for name in (*lengths_own, "bench", "bench_long")}
     diagnosed = {f"chart-r-diagnoses{number}" for number in ("", "-1", "-2")}
     assert known <= set(shown) <= known | diagnosed | {"chart-r-perplexity"}
     for name, chart in shown.items():

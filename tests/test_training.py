@@ -25,6 +25,7 @@ from backend.signals import SignalContext, signal_rows, signalling
 from backend.signals import attach as attach_signal
 from backend.training import distill as distilling
 from backend.training import train as training
+from backend.training.command import _hub
 from backend.training.curriculum import EVEN, SHORT_FIRST, learning_rate, stage
 from backend.training.data import SUMMARISE, Row, Sample, Text, batches, held_out, hub_texts, samples, texts
 from backend.training.distill import HINTS, distill
@@ -394,6 +395,14 @@ def test_a_prompt_tuned_adapter_has_no_signal(tmp_path):
         tiny_loaded(), [text] * 8, quick("prompted_tuned", longest_prompt=200), tmp_path / "p", str
     )
     assert adapter.settings is None and adapter.method == "prompted_tuned"
+
+
+def test_rows_of_a_hub_set_may_be_counted():
+    assert _hub("Open-Orca/OpenOrca") == ("Open-Orca/OpenOrca", 100_000)
+    assert _hub("cais/mmlu:10000") == ("cais/mmlu", 10_000)
+    for wrong in ("cais/mmlu:0", "cais/mmlu:ten", "cais/mmlu:-3"):
+        with pytest.raises(ValueError, match="give NAME, or NAME:ROWS"):
+            _hub(wrong)
 
 
 def test_presets_are_settings():

@@ -16,6 +16,9 @@ from backend.training.settings import PRESETS, TrainSettings
 if TYPE_CHECKING:
     from backend.models import Loaded
 
+# As 000 takes of OpenOrca.
+HUB_ROWS = 100_000
+
 
 def add(commands: Any) -> None:
     """Add both to the subparsers of `python -m backend`."""
@@ -29,9 +32,10 @@ def _add_train(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--data", type=Path, action="append", default=[], help="a JSON-lines file of prompts and responses; may repeat"
     )
-    command.add_argument("--hub", action="append", default=[], metavar="NAME", help="a data set on the hub; may repeat")
+    command.add_argument(
+        "--hub", action="append", default=[], metavar="NAME[:ROWS]", help=f"a set on the hub ({HUB_ROWS}); may repeat"
+    )
     command.add_argument("--note", default="", help="on the licences of the texts, for the model card")
-    command.add_argument("--hub-rows", type=int, default=100_000, help="rows of each hub data set (100000)")
     command.add_argument("--preset", choices=sorted(PRESETS), help="settings to start from")
     for field in fields(TrainSettings):
         flag = f"--{field.name.replace('_', '-')}"
@@ -49,7 +53,7 @@ def _add_train(command: argparse.ArgumentParser) -> None:
 
 def _add_distill(command: argparse.ArgumentParser) -> None:
     command.set_defaults(run=_distill)
-    command.add_argument("--out", type=Path, required=True, help="the corpus to write or extend")
+    command.add_argument("--out", type=Path, required=True, help="the corpus to write; a stopped call goes on with it")
     command.add_argument("--model", default="embedded")
     command.add_argument("--questions", type=int, default=1000, help="questions to sample from the model (1000)")
     command.add_argument("--prompts", type=Path, action="append", default=[], help="JSON lines with a field prompt")
@@ -72,7 +76,7 @@ def _train(options: argparse.Namespace) -> int:
         raise ValueError(f"there is no file {', '.join(missing)}: write one with `python -m backend distill`")
     loaded = _loaded(settings.model, "4bit" if settings.load_in_4bit else "bf16")
     read = [text for file in options.data for text in texts(file)]
-    read += [text for name in options.hub for text in hub_texts(name, options.hub_rows, settings.seed)]
+    read += [text for name, rows in map(_hub, options.hub) for text in hub_texts(name, rows, settings.seed)]
     shortest = settings.shortest if settings.longform else 0
     found = samples(read, loaded.tokenizer, settings.longest_prompt, settings.longest, shortest)
     print(f"{len(found):,} samples from {len(read):,} texts", flush=True)
@@ -80,6 +84,14 @@ def _train(options: argparse.Namespace) -> int:
     adapter = train(loaded, found, settings, options.out, say, sources, options.note)
     print(f"adapter in {adapter.path}")
     return 0
+
+
+def _hub(asked: str) -> tuple[str, int]:
+    """A data set's name and how many of its rows are wanted. ValueError for another number than one from 1."""
+    name, _, rows = asked.partition(":")
+    if rows and not (rows.isdecimal() and int(rows)):
+        raise ValueError(f"--hub {asked}: give NAME, or NAME:ROWS with a number of rows from 1")
+    return name, int(rows or HUB_ROWS)
 
 
 def _distill(options: argparse.Namespace) -> int:

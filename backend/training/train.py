@@ -214,6 +214,8 @@ class _Run:
             parameters["lr"] = rate
         labels = sum(len(row.response) + 1 for rows in group for row in rows)
         workers, me = self.accelerator.num_processes, self.accelerator.process_index
+        # Anew at each step: a run that goes on draws as one that never stopped, on every device, each process its own.
+        torch.manual_seed(int.from_bytes(hashlib.sha256(f"{settings.seed} {progress.step} {me}".encode()).digest()[:7]))
         for rows in group[me::workers]:
             nll, strayed, is_end = self._nll(rows, share)
             seen.add(nll.detach(), is_end)
@@ -288,7 +290,6 @@ class _Run:
             "data": self.data,
             "lora": {name: p.detach().cpu() for name, p in self.lora.named_parameters() if p.requires_grad},
             "optimiser": self.optimiser.state_dict(),
-            "random": torch.get_rng_state(),
         }
         torch.save(state, self.folder / "checkpoint.new")
         (self.folder / "checkpoint.new").replace(self.folder / CHECKPOINT)
@@ -308,7 +309,6 @@ class _Run:
         for name, stored in state["lora"].items():
             parameters[name].data.copy_(stored)
         self.optimiser.load_state_dict(state["optimiser"])
-        torch.set_rng_state(state["random"])
         self.progress = Progress(**state["progress"])
         if self.accelerator.is_main_process:
             self._forget()

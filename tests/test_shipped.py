@@ -14,6 +14,7 @@ from backend.evaluation.length import Case, answers, prompts
 from backend.evaluation.longform import trained
 from backend.settings import ADAPTER_METHODS, LIMIT_METHODS, LONG_METHODS, RunSettings
 from backend.steps import Finish
+from backend.training.card import measured
 
 ASSETS = Path(__file__).parents[1] / "assets"
 MEBIBYTE = 2**20
@@ -67,3 +68,10 @@ def test_ldpe_keeps_to_a_length_on_prompts_it_never_saw(models):
     found = [written.answer for written in answers(loaded, "ldpe", asked, adapter.settings, print)]
     assert statistics.mean(abs(answer.error) for answer in found) < 3
     assert statistics.mean(answer.ended for answer in found) > 0.9
+
+
+@pytest.mark.parametrize("method", sorted(ADAPTER_METHODS))
+def test_cards_tell_what_was_measured(method):
+    text = (adapters.ROOT / method / "README.md").read_text()
+    assert text == measured(text, method), "make it anew with `python -m backend.training.card`"
+    assert "not yet" in measured(text, method, Path("nowhere"))

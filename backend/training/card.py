@@ -1,4 +1,9 @@
-"""The model card of a trained adapter: what it is, from what it was made and how it was measured."""
+"""The model card of a trained adapter: what it is, from what it was made and how it was measured.
+
+    python -m backend.training.card
+
+writes what assets/results holds by now into the cards of the adapters in assets/adapters.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +12,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from backend import jsonlines
+from backend import adapters, jsonlines
 from backend.adapters import Adapter
-from backend.settings import LONG_METHODS
+from backend.settings import ADAPTER_METHODS, LONG_METHODS
+
+RESULTS = Path(__file__).parents[2] / "assets" / "results"
+MEASURED = "## Measured\n"
+RANGES = ("10-200", "300-1000", "words", "characters", "changed", "summaries")
 
 
 def card(adapter: Adapter, sources: Mapping[str, int], note: str) -> str:
@@ -17,9 +26,6 @@ def card(adapter: Adapter, sources: Mapping[str, int], note: str) -> str:
     about = json.loads((adapter.path / "training.json").read_text())
     settings, result, machine = about["settings"], about["result"], about["machine"]
     last = jsonlines.read(adapter.path / "training.jsonl")[-1]
-    made = adapter.method in LONG_METHODS
-    measure = "longform --trained" if made else f"length --method {adapter.method}"
-    result_file = "pic_sft.json" if made else f"length/{adapter.method}.json"
     lines = [
         "---",
         "library_name: peft",
@@ -49,12 +55,58 @@ def card(adapter: Adapter, sources: Mapping[str, int], note: str) -> str:
         "",
         note or "Their licences were not stated.",
         "",
-        "## Measured",
-        "",
-        f"`python -m backend evaluate {measure}`; the lab keeps its results in",
-        f"`assets/results/{result_file}` and shows them on its Results tab.",
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n" + _measured(adapter.method, None)
+
+
+def measured(card: str, method: str, results: Path = RESULTS) -> str:
+    """The card with what a folder of results tells of the method."""
+    file = results / _file(method)
+    return card.partition(MEASURED)[0] + _measured(method, json.loads(file.read_text()) if file.exists() else None)
+
+
+def _file(method: str) -> str:
+    return "pic_sft.json" if method in LONG_METHODS else f"length/{method}.json"
+
+
+def _measured(method: str, result: Mapping[str, Any] | None) -> str:
+    command = "longform --trained" if method in LONG_METHODS else f"length --method {method}"
+    told = f"`python -m backend evaluate {command}`; `assets/results/{_file(method)}`, on the lab's Results tab"
+    if result is None:
+        return f"{MEASURED}\n{told}: not yet.\n"
+    rows = _long_rows(method, result) if method in LONG_METHODS else _length_rows(result)
+    return "\n".join([MEASURED, f"{told}:", "", *rows]) + "\n"
+
+
+def _length_rows(result: Mapping[str, Any]) -> Iterator[str]:
+    yield "| targets | answers | mean error | more than 20 off | longer than asked | ended by the model |"
+    yield "|---|---|---|---|---|---|"
+    for name in RANGES:
+        if row := result["summary"].get(name):
+            unit = name if name in ("words", "characters") else "tokens"
+            yield (
+                f"| {name} | {row['answers']} | {row['mae']:.2f} {unit} | {row['outliers']:.1%} "
+                f"| {row['over']:.1%} | {row['ended']:.1%} |"
+            )
+    if quality := result.get("quality"):
+        yield ""
+        yield (
+            f"The untouched model finds the answers to questions {quality['perplexity_ratio']:.2f} times as perplexing "
+            "as its own of the same lengths."
+        )
+
+
+def _long_rows(method: str, result: Mapping[str, Any]) -> Iterator[str]:
+    named = {"sft": "SFT, ", "sft_ntk": "NTK PIC-SFT, ", "sft_dynamic": "dynamic PIC-SFT, "}[method]
+    yield "| read | answers | words | corrupted | perplexity by the model itself |"
+    yield "|---|---|---|---|---|"
+    for name, row in result["summary"].items():
+        if name.startswith(named) or name.startswith("w/o"):
+            read = name.removeprefix(named)
+            yield (
+                f"| {read} | {row['responses']} | {row['words_mean']:,.0f} | {row['corrupted']:.1%} "
+                f"| {row['perplexity']:.1f} |"
+            )
 
 
 def _earlier(about: Mapping[str, Any] | None) -> Iterator[str]:
@@ -74,3 +126,14 @@ def _purpose(adapter: Adapter) -> str:
         return "that writes long texts."
     parts = f", {found.initial} initial and {found.recent} recent tokens left alone" if found.kind == "dynamic" else ""
     return f"that writes long texts\nunder {found.kind} position-id compression by {found.ratio:g}{parts} (004 §3.2)."
+
+
+def main() -> None:
+    for method in ADAPTER_METHODS:
+        file = adapters.ROOT / method / "README.md"
+        if file.exists():
+            file.write_text(measured(file.read_text("utf-8"), method), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

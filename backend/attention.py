@@ -20,7 +20,7 @@ from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, eager_mask, sdpa_mask
 
-from backend.cache import FramedCache, Piece
+from backend.cache import FramedCache, Piece, Stopped
 from backend.flash import flash, within
 from backend.positions import CAPPED, NEAR, SQUEEZED
 from backend.probes import Probe
@@ -118,8 +118,10 @@ def attend(
     """Attention of the chunk's rows: q [heads, n, width], k and v [kv heads, n, width], all unrotated.
 
     exact: where all keys are of one group, sum with transformers' own kernel. slopes: ALiBi's, by head.
-    Returns [heads, n, width].
+    Returns [heads, n, width]. Raises Stopped for a chunk that is to be given up.
     """
+    if q.shape[1] > 1 and cache.stopped():
+        raise Stopped
     cache.write(layer, k, v)
     chunk = cache.chunk
     assert chunk is not None

@@ -9,6 +9,7 @@ that raw value. Per decoded token and layer a constant number of keys is rotated
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -83,18 +84,28 @@ class Shape:
     device: torch.device
 
 
+class Stopped(Exception):
+    """Raised by the attention of a chunk, layer by layer, once its cache's `stopped` says so."""
+
+
+def _never() -> bool:
+    return False
+
+
 class FramedCache:
     """Keys and values of one sequence under one position policy.
 
     Use: `begin(n)`, then for each layer `write(layer, k, v)` and, in the order of the groups, `move(layer, group)`
     before the keys of that group are read, then `end()`. rope None: no rotation (ALiBi).
-    rotations: number of key rotations per layer so far. chunk: the one under way, or the last one.
+    rotations: number of key rotations per layer so far. chunk: the one under way, or the last one. stopped: whether the
+    chunk under way is to be given up, which leaves the cache of no use.
     """
 
     def __init__(self, shape: Shape, policy: Policy, rope: Rope | None, room: int = 256):
         self.shape, self.policy, self.rope = shape, policy, rope
         self.length = 0
         self.rotations = 0
+        self.stopped: Callable[[], bool] = _never
         self._dropped = 0
         self.chunk: Chunk | None = None
         self.slots = 0

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from backend import adapters
 from backend.adapters import Adapter
-from backend.cache import FramedCache
+from backend.cache import FramedCache, Stopped
 from backend.capabilities import Capabilities
 from backend.choice import Choice, Chooser
 from backend.landing import Landing
@@ -188,7 +188,11 @@ class _Run:
         cache = self.cache = self.runner.cache(Policy.of(settings), len(self.ids) + settings.max_new_tokens)
         probing = settings.watch.enabled and "probes" not in self.runner.capabilities.unsupported
         probe = self.runner.probe(settings.watch) if probing else None
-        logits, reading = self._prefill(cache, probe)
+        cache.stopped = lambda: self.control.stopped
+        try:
+            logits, reading = self._prefill(cache, probe)
+        except Stopped:
+            logits = reading = None
         self.prefilled = time.perf_counter()
         reason: Reason = "stopped"
         p_end: float | None = None
@@ -229,7 +233,7 @@ class _Run:
         return self.landing.token(logits, cache, self.signal, self.text.tokens, self.control.goal(self.settings))
 
     def _prefill(self, cache: FramedCache, probe: Probe | None) -> tuple[Tensor | None, Reading | None]:
-        """Read the prompt, in chunks that a stop can end; logits of its last row, or None when stopped."""
+        """Read the prompt, in chunks that a stop can end, or Stopped amid one; logits of its last row, or None."""
         whole = self.settings.prefill == "paper"
         logits, seen = None, []
         chunks = [self.ids] if whole or len(self.ids) <= FIRST_CHUNK else list(self.ids.split(CHUNK))

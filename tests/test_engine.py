@@ -22,6 +22,7 @@ from transformers import AutoModelForCausalLM, DynamicCache, PreTrainedModel
 
 from backend import Lab, adapters, engine
 from backend import embedded as embedded_files
+from backend.cache import FramedCache
 from backend.engine import Control
 from backend.models import Loaded, Models
 from backend.positions import Policy
@@ -383,6 +384,22 @@ def test_stop_while_a_long_prompt_is_read(small: Lab, ask, monkeypatch: pytest.M
     events = list(small.stream(ask(prompt="It rains. " * 400), control))
     assert len(calls) == 2 and len(events) == 1
     assert events[0].reason == "stopped" and events[0].tokens == 0 and events[0].text == ""
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_stop_amid_a_prompt_that_is_read_at_once(exact: bool, small: Lab, ask, monkeypatch: pytest.MonkeyPatch):
+    control, layers, own = Control(), [], FramedCache.write
+
+    def stopping(self, layer, *args):
+        layers.append(layer)
+        control.stop()
+        return own(self, layer, *args)
+
+    monkeypatch.setattr(FramedCache, "write", stopping)
+    asked = ask(prompt="It rains. " * 40, pic="dynamic", ratio=4, prefill="paper")
+    monkeypatch.setattr(small.runner(asked), "fused", None if exact else small.runner(asked).fused)
+    (finish,) = small.stream(asked, control)
+    assert finish.reason == "stopped" and finish.tokens == 0 and finish.message == "" and layers == [0]
 
 
 def test_stopped_before_it_starts(small: Lab, ask, reads: list[int]):

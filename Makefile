@@ -12,12 +12,12 @@ demo: $(VENV)/.runs
 	@$(MODEL)
 	$(PY) -m app $(ARGS)
 
-# The model, the page and the browser share the cores: waiting threads must give theirs up.
+# Two files of tests at a time, for the browser's mostly wait. All share the cores: waiting threads must give theirs up.
 test: export OMP_WAIT_POLICY ?= passive
 test: $(VENV)/.develops
 	@$(MODEL)
 	@.ci/chromium
-	$(PY) -m pytest $(ARGS)
+	$(PY) -m pytest -n 2 --dist loadfile $(ARGS)
 
 bench: $(VENV)/.develops
 	@$(MODEL)

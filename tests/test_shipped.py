@@ -7,17 +7,23 @@ import statistics
 from pathlib import Path
 
 import pytest
+import torch
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
 
-from backend import adapters, jsonlines
+from backend import adapters, embedded, jsonlines
 from backend.adapters import Adapter
 from backend.evaluation.length import Case, answers, prompts
 from backend.evaluation.longform import trained
+from backend.prompt import token_ids
 from backend.settings import ADAPTER_METHODS, LIMIT_METHODS, LONG_METHODS, RunSettings
-from backend.steps import Finish
+from backend.signals import signal_rows
+from backend.steps import Finish, Step
 from backend.training.card import measured
 
 ASSETS = Path(__file__).parents[1] / "assets"
 MEBIBYTE = 2**20
+SEA = "Write a long story about the sea."
 
 
 @pytest.mark.parametrize("method", sorted(ADAPTER_METHODS))
@@ -59,6 +65,30 @@ def test_every_adapter_writes(method, lab):
         assert end.reason == "eos" and abs(end.error) <= 4
     if method in LIMIT_METHODS:
         assert end.reason == "eos" and end.tokens <= 17
+
+
+@pytest.mark.parametrize(("method", "target"), [("sft", 1), ("orpe", 200)])
+def test_an_adapter_writes_as_generate_does(method, target, lab):
+    """peft's own model, not merged, with the signal put on its embeddings by a hook."""
+    adapter = Adapter.load(adapters.ROOT / method)
+    asked = RunSettings(prompt=SEA, method=method, target=target, precision="fp32", max_new_tokens=200)
+    own = AutoModelForCausalLM.from_pretrained(embedded.source(), dtype=torch.float32)
+    model = PeftModel.from_pretrained(own, str(adapter.path)).eval()
+    ids = token_ids(asked, lab.models.load("embedded", "fp32").tokenizer)
+    read = []
+
+    def signalled(_, tokens, embeds):
+        places = torch.arange(tokens[0].shape[1])[None] + sum(read)
+        read.append(tokens[0].shape[1])
+        prompt, goal = torch.tensor([[len(ids)]]), torch.tensor([[target]])
+        rows = signal_rows(adapter.settings, places, prompt, goal, embeds.shape[-1])
+        return embeds + rows.to(embeds.dtype)
+
+    if adapter.settings:
+        own.get_input_embeddings().register_forward_hook(signalled)
+    expected = model.generate(input_ids=ids[None], max_new_tokens=200, do_sample=False)[0, len(ids) :].tolist()
+    found = [event.token for event in lab.stream(asked) if isinstance(event, Step)]
+    assert len(found) > 150 and found == expected[: len(found)] and len(expected) - len(found) <= 1
 
 
 def test_ldpe_keeps_to_a_length_on_prompts_it_never_saw(models):

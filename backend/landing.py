@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 
 REACH = 16
 SLACK = 6
-# Tokens by which an end may miss before a nearer one is worth unlikelier words.
-NEAR = 1
+# Tokens by which an end may miss before a nearer one is worth words however unlikely; within them each token nearer is
+# worth so many nats a token.
+NEAR, WORTH = 1, 0.25
 # Of the continuations that are sampled, in turn: likely words where these do, others where they do not.
 TEMPERATURES = (0.4, 0.6, 0.8, 1.0)
 TOP_K = 20
@@ -48,7 +49,7 @@ class Ending(NamedTuple):
     @property
     def rank(self) -> tuple[float, float]:
         """The lower, the better."""
-        return max(self.miss, NEAR), self.nats
+        return max(self.miss, NEAR), self.nats + WORTH * min(self.miss, NEAR)
 
 
 @dataclass
@@ -56,8 +57,7 @@ class Landing:
     """The last tokens of one run.
 
     tries: continuations written, the first of them greedy. unit: what the goal counts. cap: most tokens in all.
-    stopped: whether the run is to end. planned: whether an end
-    was found and is being written.
+    stopped: whether the run is to end. planned: whether an end was found and is being written.
     """
 
     runner: Runner

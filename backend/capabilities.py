@@ -118,16 +118,16 @@ def _unsupported_positions(config: PreTrainedConfig) -> dict[str, str]:
 
 
 def _unsupported_precisions(config: PreTrainedConfig, device: torch.device) -> dict[str, str]:
-    reasons = {}
+    reasons, packed = {}, config.model_type in LLAMA_SHAPED and device.type != "cuda"
     if importlib.util.find_spec("bitsandbytes") is None:
-        reasons["4bit"] = "4-bit weights need bitsandbytes, which has no build here: choose bf16 or int8."
-        if device.type == "cuda":
-            reasons["int8"] = "int8 on a GPU needs bitsandbytes, which has no build here: choose bf16."
+        instead = "bf16 or int8" if packed else "bf16"
+        reasons["4bit"] = f"4-bit weights need bitsandbytes, which has no build here: choose {instead}."
+        if not packed:
+            reasons["int8"] = "int8 needs bitsandbytes for this model, which has no build here: choose bf16."
     if device.type == "cuda":
         reasons["int4"] = "The lab's int4 weights are for the CPU: choose 4bit on a GPU."
-    elif config.model_type not in LLAMA_SHAPED:
-        why = "The lab's {} weights do not cover the layers of " + f"{config.model_type}: choose bf16."
-        reasons |= {kind: why.format(kind) for kind in ("int8", "int4")}
+    elif not packed:
+        reasons["int4"] = f"The lab's int4 weights do not cover the layers of {config.model_type}: choose 4bit or int8."
     return reasons
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import torch
 
 from backend import embedded
-from backend.capabilities import Capabilities, describe, unsupported
+from backend.capabilities import LLAMA_SHAPED, Capabilities, describe, unsupported
 from backend.embedded import ModelError
 from backend.settings import Precision
 
@@ -218,7 +218,7 @@ def _weights(
     kind: Any = AutoModelForCausalLM._model_mapping[type(config)]
     if kind._supports_sdpa:
         options["attn_implementation"] = "sdpa"
-    if quantisation := _quantisation(precision, device):
+    if quantisation := _quantisation(precision, device, config):
         options["quantization_config"] = quantisation
     if device.type == "cuda":
         options["device_map"] = {"": device}
@@ -234,15 +234,15 @@ def _weights(
     return model
 
 
-def _quantisation(precision: str, device: torch.device) -> BitsAndBytesConfig | None:
+def _quantisation(precision: str, device: torch.device, config: PreTrainedConfig) -> BitsAndBytesConfig | None:
     from transformers import BitsAndBytesConfig
 
     if precision == "4bit":
         return BitsAndBytesConfig(
             load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16
         )
-    # On the CPU the engine packs int8 weights itself: bitsandbytes' 8-bit product is slower there than bf16.
-    if precision == "int8" and device.type == "cuda":
+    # On the CPU the engine packs int8 weights itself where it can: bitsandbytes' product is slower there than bf16.
+    if precision == "int8" and (device.type == "cuda" or config.model_type not in LLAMA_SHAPED):
         return BitsAndBytesConfig(load_in_8bit=True)
     return None
 

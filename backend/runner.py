@@ -31,7 +31,8 @@ class Runner:
         self.capabilities = loaded.capabilities
         precision = loaded.capabilities.precision
         fused = fits(self.model) and not exact
-        if precision in ("int8", "int4") and self.model.device.type == "cpu" and not fused:
+        plain = getattr(self.model, "quantization_method", None) is None
+        if precision in ("int8", "int4") and self.model.device.type == "cpu" and plain and not fused:
             raise ValueError(
                 f"{precision} on the CPU needs a model of the Llama, Mistral or Qwen families: choose bf16"
             )

@@ -16,7 +16,7 @@ from conftest import FAMILIES, tiny_tokenizer
 from peft import LoraConfig, get_peft_model
 from transformers import AutoConfig, BloomConfig, GPT2Config, T5Config
 
-from backend import adapters
+from backend import Lab, RunSettings, Step, adapters
 from backend import models as module
 from backend.capabilities import unsupported
 from backend.models import Loaded, ModelError, Models, allowed
@@ -50,7 +50,7 @@ def test_capabilities_say_what_the_model_is(family: str, tiny_folder):
     assert (known.vocab, known.training_length, known.precision, known.device) == (128, 512, "fp32", "cpu")
     assert known.kv_heads == (2 if family in ("llama", "mistral", "qwen2", "qwen3") else 4)
     assert known.parameters == sum(p.numel() for p in seen.model.parameters())
-    packed = set() if family in ("llama", "mistral", "qwen2", "qwen3") else {"int8", "int4"}
+    packed = set() if family in ("llama", "mistral", "qwen2", "qwen3") else {"int4"}
     if family == "mpt":
         assert (known.position, known.rope_type, known.rope_base) == ("alibi", None, None)
         assert known.unsupported.keys() == packed | {"pic", "ntk"}
@@ -67,8 +67,8 @@ def test_capabilities_of_the_embedded_model(embedded: Loaded):
 
 
 @pytest.mark.parametrize("config, controls, reason", [
-    (GPT2Config(), {"model", "pic", "ntk", "window", "probes", "int8", "int4"}, "learned vector"),
-    (BloomConfig(), {"model", "pic", "ntk", "window", "probes", "int8", "int4"}, "does not know how bloom"),
+    (GPT2Config(), {"model", "pic", "ntk", "window", "probes", "int4"}, "learned vector"),
+    (BloomConfig(), {"model", "pic", "ntk", "window", "probes", "int4"}, "does not know how bloom"),
     (AutoConfig.for_model("llama", rope_parameters={"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}),
      {"model", "pic", "ntk", "window", "probes"}, "change with the length"),
     (AutoConfig.for_model("mistral"), {"model", "pic", "ntk", "window", "probes"}, "v0.2 or later"),
@@ -99,6 +99,7 @@ def test_without_bitsandbytes_the_quantised_precisions_say_so(monkeypatch: pytes
     llama = AutoConfig.for_model("llama")
     assert unsupported(llama, CPU).keys() == {"4bit"}
     assert unsupported(llama, CUDA).keys() == {"4bit", "int8", "int4"}
+    assert unsupported(AutoConfig.for_model("gptj"), CPU).keys() == {"4bit", "int8", "int4"}
 
 
 def test_a_precision_that_cannot_be_had_is_refused_with_its_reason(tiny_folder, monkeypatch: pytest.MonkeyPatch):
@@ -142,6 +143,22 @@ def test_4bit_embedded_is_small_and_still_answers(models: Models, embedded: Load
 def test_on_the_cpu_the_engine_packs_the_weights_itself(precision: str, tiny_folder):
     model = loaded(tiny_folder("llama"), precision).model
     assert model.dtype == torch.bfloat16 and not hasattr(model, "hf_quantizer")
+
+
+@needs_bitsandbytes
+@pytest.mark.parametrize("precision", ["int8", "4bit"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_quantised_models_run_under_a_policy(family: str, precision: str, tiny_folder):
+    folder = str(tiny_folder(family))
+    pic = {} if family == "mpt" else {"pic": "dynamic", "ratio": 4, "initial": 2, "recent": 8}
+    asked = RunSettings(prompt="Is it so?", model=folder, window=12, sinks=2, max_new_tokens=16, **pic)
+    lab = Lab(Models([folder]))
+    whole, small = (
+        [event.p_eos for event in lab.stream(asked.model_copy(update={"precision": kind})) if isinstance(event, Step)]
+        for kind in ("bf16", precision)
+    )
+    assert len(whole) and len(small) and small[0] == pytest.approx(whole[0], abs=0.1)
+    assert lab.capabilities(folder, precision).unsupported.get(precision) is None
 
 
 @pytest.mark.gpu

@@ -50,7 +50,8 @@ def _content() -> None:
         )
         _chart("r-limits", "Limit against length", "Max New Tokens++ (000 figure 5)", lengths.limits(results))
         _chart("r-outliers", "Beyond training", "Answers more than 20 tokens off", lengths.outliers(results))
-        _chart("r-likeness", "Summaries", "Like their authors’ own (000 figure 3)", lengths.likeness(results))
+        _chart("r-likeness", "Summaries", "Like their authors’ own (000 figure 3, left)", lengths.likeness(results))
+        _chart("r-strayed", "Their lengths", "Off from the target (000 figure 3, right)", lengths.strayed(results))
     _words("results-length", _length_sources(results))
     for name, kind in sections.items():
         _section(name, kind)

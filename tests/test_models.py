@@ -279,7 +279,7 @@ def lose_a_tensor(path: Path) -> None:
     ("config.json", Path.unlink),
     ("tokenizer.json", cut),
     ("tokenizer.json", Path.unlink),
-], ids=str)
+], ids=lambda given: getattr(given, "__name__", given))
 def test_a_damaged_folder_is_refused(file: str, damage: Callable[[Path], None], tiny_folder):
     folder = tiny_folder("llama")
     damage(folder / file)

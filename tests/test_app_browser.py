@@ -164,12 +164,12 @@ def link(**settings) -> str:
 
 
 def test_a_generation_draws_each_chart_once_keeps_the_zoom_and_ends_on_its_last_frame(visit):
-    visitor = visit(query=link(prompt="Write a long story about the sea.", max_new_tokens=400))
+    visitor = visit(query=link(prompt="Write a long story about the sea.", max_new_tokens=900))
     visitor.generate()
     run = visitor.chart("length")["run"]
     zoomed = {name: (visitor.zooms(name, run), int(visitor.chart(name)["drawn"])) for name in CHARTS}
-    assert "after 400 tokens" in visitor.ends()
-    assert visitor.tokens == 400
+    assert "after 900 tokens" in visitor.ends()
+    assert visitor.tokens == 900
     for name in CHARTS:
         visitor.settles(name)
         chart = visitor.chart(name)
@@ -179,7 +179,7 @@ def test_a_generation_draws_each_chart_once_keeps_the_zoom_and_ends_on_its_last_
         assert int(chart["drawn"]) > drawn, f"{name} was not drawn again"
         assert visitor.ranges(name) == ranges, f"{name} lost its zoom"
     last = visitor.page.evaluate("document.querySelector('#chart-length .ll-plot').data[1].x.at(-1)")
-    assert last == 400
+    assert last == 900
     assert int(visitor.chart("length")["received"]) >= 3
 
 

@@ -21,7 +21,7 @@ from app.runs import Runs, batches
 from backend.adapters import available
 from backend.engine import Control, Lab
 from backend.evaluation import speed
-from backend.evaluation.files import keep, writable
+from backend.evaluation.files import RESULTS, keep, writable
 from backend.evaluation.machine import provenance
 from backend.models import Models
 from backend.settings import RunSettings
@@ -29,7 +29,7 @@ from backend.steps import Finish, Step
 from backend.terminal import say
 
 PROMPT = "Tell me a long story about a lighthouse keeper and the sea."
-OUT = Path(__file__).parents[1] / "assets" / "results" / "bench.json"
+OUT = RESULTS / "bench.json"
 FIRST_RUN, LATER_RUN = "page in Chromium, first run", "page in Chromium, next run"
 SETTLED = 4000
 # Tokens that chat template and request take of a prompt.

@@ -14,6 +14,7 @@ from app import charts, published
 from app.charts import Chart
 from app.controls import METHODS
 from app.results import UNKNOWN, Recorded, Result, Table, decimal, figure, percent, read, signed, text
+from backend.evaluation import scores
 from backend.evaluation.answers import SUMMARIES, Answer
 from backend.settings import LIMIT_METHODS, Method, Unit
 
@@ -179,8 +180,8 @@ def variances(results: Results) -> Table | None:
     for method, data in _usable(results).items():
         by_target = _by_target(data.within("characters"))
         if set(published.HEADLINES) <= by_target.keys():
-            squares = [float(np.mean((np.array(by_target[n]) - n) ** 2)) for n in published.HEADLINES]
-            rows.append([label(method), *map(figure, squares)])
+            found = (scores.variance([(count, n) for count in by_target[n]]) for n in published.HEADLINES)
+            rows.append([label(method), *map(figure, found)])
     if not rows:
         return None
     quoted = [[f"{name} (001, headlines)", *map(str, found)] for name, found in published.VARIANCES.items()]
@@ -197,17 +198,17 @@ def likeness(results: Results) -> Chart:
 def strayed(results: Results) -> Chart:
     """Mean error of summaries' lengths, by target (000 fig. 3, right)."""
     told = "In 000: 2.8 (Mistral) and 2.4 (Llama) with LDPE, 24.8 prompted."
-    chart = _summarised(results, "mae", "mean error, tokens", ".1f", told)
-    for trace in chart.data:
-        trace["customdata"], trace["y"] = trace["y"], _bent(np.array(trace["y"])).round(4).tolist()
-        trace["hovertemplate"] = trace["hovertemplate"].replace("%{y:", "%{customdata:")
+    chart = _summarised(results, "mae", "mean error, tokens", ".1f", told, _bent)
     if chart.data:
         _bend_axis(chart.layout["yaxis"], max(max(trace["customdata"]) for trace in chart.data))
         chart.layout["yaxis"]["range"][0] = -0.05
     return chart
 
 
-def _summarised(results: Results, key: str, name: str, form: str, quoted: str) -> Chart:
+def _summarised(
+    results: Results, key: str, name: str, form: str, quoted: str, drawn: Callable[[np.ndarray], np.ndarray] = np.array
+) -> Chart:
+    """A measure of summaries by target. drawn: where a value stands on the axis."""
     found = {method: data.summaries for method, data in _usable(results).items() if data.summaries}
     layout = charts.axes("target, tokens", name)
     if not found:
@@ -216,10 +217,10 @@ def _summarised(results: Results, key: str, name: str, form: str, quoted: str) -
     layout["xaxis"] |= {"type": "category", "categoryorder": "array", "categoryarray": bins}
     data = []
     for method, rows in found.items():
-        colour, symbol = STYLES[method]
-        at, values = [row["target"] for row in rows], [row[key] for row in rows]
-        trace = charts.line(at, values, colour, label(method), mode="lines+markers", hover=f"%{{y:{form}}}")
-        data.append(trace | {"marker": {"size": 8, "symbol": symbol, "color": colour}})
+        values = [row[key] for row in rows]
+        at = drawn(np.array(values)).round(4).tolist()
+        trace = _marked(method, [row["target"] for row in rows], at, f"%{{customdata:{form}}}")
+        data.append(trace | {"customdata": values})
     charts.legend(layout, data)
     table = [[label(method), row["target"], row["answers"], row[key]] for method, rows in found.items() for row in rows]
     means = {
@@ -347,9 +348,7 @@ def outliers(results: Results) -> Chart:
         if method in ("none", "prompted", "prompted_tuned", "exp_decay", *LIMIT_METHODS) or not far:
             continue
         shares = [100 * float(np.mean([abs(n - target) > FAR for n in counts])) for target, counts in far.items()]
-        colour, symbol = STYLES[method]
-        trace = charts.line(list(far), shares, colour, label(method), mode="lines+markers", hover="%{y:.1f} %")
-        data.append(trace | {"marker": {"size": 8, "symbol": symbol, "color": colour}})
+        data.append(_marked(method, list(far), shares, "%{y:.1f} %"))
         rows += [[label(method), target, share, len(far[target])] for target, share in zip(far, shares, strict=True)]
         told.append(f"{label(method)} {min(shares):.1f} to {max(shares):.1f} %")
     charts.legend(layout, data)
@@ -372,6 +371,13 @@ def _by_target(answers: Sequence[Answer]) -> dict[int, list[int]]:
     for answer in sorted(answers, key=lambda answer: answer.target):
         found.setdefault(answer.target, []).append(answer.count)
     return found
+
+
+def _marked(method: Method, x: Sequence[Any], y: Sequence[float], hover: str) -> dict[str, Any]:
+    """A method's line with its own marks."""
+    colour, symbol = STYLES[method]
+    trace = charts.line(x, y, colour, label(method), mode="lines+markers", hover=hover)
+    return trace | {"marker": {"size": 8, "symbol": symbol, "color": colour}}
 
 
 def _pairs(method: Method, answers: Sequence[Answer]) -> dict[str, Any]:

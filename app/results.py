@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -15,8 +14,9 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
 from app.charts import Chart
+from backend.evaluation.files import RESULTS
 
-FOLDER = Path(__file__).parents[1] / "assets" / "results"
+FOLDER = RESULTS
 UNKNOWN = "–"
 
 

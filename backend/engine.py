@@ -233,13 +233,13 @@ class _Run:
         return self.landing.token(logits, cache, self.signal, self.text.tokens, self.control.goal(self.settings))
 
     def _prefill(self, cache: FramedCache, probe: Probe | None) -> tuple[Tensor | None, Reading | None]:
-        """Read the prompt, in chunks that a stop can end, or Stopped amid one; logits of its last row, or None."""
+        """Read the prompt in chunks; logits of its last row. Raises Stopped between chunks and, by layers, amid one."""
         whole = self.settings.prefill == "paper"
         logits, seen = None, []
         chunks = [self.ids] if whole or len(self.ids) <= FIRST_CHUNK else list(self.ids.split(CHUNK))
         for ids in chunks:
             if self.control.stopped:
-                return None, None
+                raise Stopped
             first = cache.length
             self.control.reading(first, len(self.ids))
             logits = self.runner.read(ids, cache, probe, self.signal, whole)

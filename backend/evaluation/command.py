@@ -9,14 +9,13 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from backend.evaluation.files import keep, resumed, writable
+from backend.evaluation.files import RESULTS, keep, resumed, writable
 from backend.settings import LONG_METHODS, MAX_LANDING, Method
 from backend.terminal import say
 
 if TYPE_CHECKING:
     from backend.engine import Lab
 
-RESULTS = Path(__file__).parents[2] / "assets" / "results"
 RANGES = ("range", "beyond", "words", "characters", "changed", "summaries")
 
 

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+RESULTS = Path(__file__).parents[2] / "assets" / "results"
+
 
 def resumed(file: Path, checked: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any] | None:
     """The result to go on from, None where there is no file. ValueError for one that cannot be gone on from."""

@@ -327,17 +327,13 @@ def evaluate(
     the same adapter and prompts. ValueError without an adapter, with another method's, or for nothing to ask.
     """
     started = time.monotonic()
-    if path is None and (reason := adapters.available(model)[method]):
-        raise ValueError(reason)
     if landing and (method in LIMIT_METHODS or method in UNSTEERED):
         raise ValueError(f"{method} has no target to land on: leave out --landing")
     alone = landing > 0 or method == "exp_decay"
     if path and alone:
         given = "--landing" if landing else "exp_decay"
         raise ValueError(f"{given} is measured with the lab's own adapters: leave out --adapter")
-    adapter = Adapter.load(path) if path else adapters.find(method, model)
-    if adapter and adapter.method != method:
-        raise ValueError(f"the adapter in {adapter.path} is for {adapter.method}: give --method {adapter.method}")
+    adapter = _adapter(method, model, path)
     untouched = models.load(model)
     asked = cases(prompts(count, folder), ranges)
     if SUMMARIES in ranges and folder:
@@ -369,6 +365,16 @@ def evaluate(
         "quality": quality(untouched, judged) if judged else before.get("quality"),
         "seconds": time.monotonic() - started,
     }
+
+
+def _adapter(method: Method, model: str, path: Path | None) -> Adapter | None:
+    """The adapter in `path`, or the lab's own, None for a method without. ValueError where there is none that fits."""
+    if path is None and (reason := adapters.available(model)[method]):
+        raise ValueError(reason)
+    adapter = Adapter.load(path) if path else adapters.find(method, model)
+    if adapter and adapter.method != method:
+        raise ValueError(f"the adapter in {adapter.path} is for {adapter.method}: give --method {adapter.method}")
+    return adapter
 
 
 def _others(before: Sequence[dict[str, Any]], new: Sequence[Answer]) -> list[Answer]:

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from backend import embedded
-from backend.evaluation.files import keep, writable
+from backend.evaluation.files import RESULTS, keep, writable
 from backend.evaluation.machine import PeakMemory
 from backend.evaluation.speed import Bench, Speed, begun, cache_bytes, engine_readers, measured
 from backend.models import Models
@@ -26,7 +26,7 @@ from backend.positions import Policy
 from backend.runner import Runner
 from backend.terminal import say
 
-OUT = Path(__file__).parents[2] / "assets" / "results" / "bench_llama_cpp.json"
+OUT = RESULTS / "bench_llama_cpp.json"
 CONTEXTS = (128, 2048)
 REPEATS = 3
 

@@ -24,7 +24,7 @@ from backend import embedded
 from backend.cache import FramedCache
 from backend.engine import CHUNK, FIRST_CHUNK
 from backend.evaluation.algorithm1 import Algorithm1
-from backend.evaluation.files import keep, writable
+from backend.evaluation.files import RESULTS, keep, writable
 from backend.evaluation.machine import PeakMemory, copy_bandwidth, provenance
 from backend.models import Models
 from backend.positions import Policy
@@ -33,7 +33,7 @@ from backend.runner import Runner
 from backend.settings import Watch
 from backend.terminal import say
 
-OUT = Path(__file__).parents[2] / "assets" / "results" / "bench_long.json"
+OUT = RESULTS / "bench_long.json"
 CONTEXTS = (128, 2048, 8192)
 LONG = (4096, 8192, 16384, 32768, 65536, 131072)
 # Where those stop whose time is quadratic: ways of reading that look at everything.

@@ -14,9 +14,9 @@ from typing import Any
 
 from backend import adapters, jsonlines
 from backend.adapters import Adapter
+from backend.evaluation.files import RESULTS
 from backend.settings import ADAPTER_METHODS, LONG_METHODS
 
-RESULTS = Path(__file__).parents[2] / "assets" / "results"
 MEASURED = "## Measured\n"
 RANGES = ("10-200", "300-1000", "words", "characters", "changed", "summaries")
 

@@ -119,15 +119,17 @@ def _unsupported_positions(config: PreTrainedConfig) -> dict[str, str]:
 
 def _unsupported_precisions(config: PreTrainedConfig, device: torch.device) -> dict[str, str]:
     reasons, packed = {}, config.model_type in LLAMA_SHAPED and device.type != "cuda"
-    if importlib.util.find_spec("bitsandbytes") is None:
+    missing = importlib.util.find_spec("bitsandbytes") is None
+    if missing:
         instead = "bf16 or int8" if packed else "bf16"
         reasons["4bit"] = f"4-bit weights need bitsandbytes, which has no build here: choose {instead}."
         if not packed:
             reasons["int8"] = "int8 needs bitsandbytes for this model, which has no build here: choose bf16."
     if device.type == "cuda":
-        reasons["int4"] = "The lab's int4 weights are for the CPU: choose 4bit on a GPU."
+        reasons["int4"] = f"The lab's int4 weights are for the CPU: choose {'bf16' if missing else '4bit'} on a GPU."
     elif not packed:
-        reasons["int4"] = f"The lab's int4 weights do not cover the layers of {config.model_type}: choose 4bit or int8."
+        instead = "bf16" if missing else "4bit or int8"
+        reasons["int4"] = f"The lab's int4 weights do not cover the layers of {config.model_type}: choose {instead}."
     return reasons
 
 

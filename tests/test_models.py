@@ -99,7 +99,9 @@ def test_without_bitsandbytes_the_quantised_precisions_say_so(monkeypatch: pytes
     llama = AutoConfig.for_model("llama")
     assert unsupported(llama, CPU).keys() == {"4bit"}
     assert unsupported(llama, CUDA).keys() == {"4bit", "int8", "int4"}
-    assert unsupported(AutoConfig.for_model("gptj"), CPU).keys() == {"4bit", "int8", "int4"}
+    other = unsupported(AutoConfig.for_model("gptj"), CPU)
+    assert other.keys() == {"4bit", "int8", "int4"}
+    assert all(reason.endswith("choose bf16.") for reason in other.values())
 
 
 def test_a_precision_that_cannot_be_had_is_refused_with_its_reason(tiny_folder, monkeypatch: pytest.MonkeyPatch):

@@ -32,7 +32,7 @@ REACH = 16
 SLACK = 6
 # Tokens by which an end may miss before a nearer one is worth words however unlikely; within them each token nearer is
 # worth so many nats a token.
-NEAR, WORTH = 1, 0.25
+NEAR, WORTH = 1, 0.1
 # Of the continuations that are sampled, in turn: likely words where these do, others where they do not.
 TEMPERATURES = (0.4, 0.6, 0.8, 1.0)
 TOP_K = 20

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -12,14 +12,16 @@ import gradio as gr
 from app.runs import Runs
 from app.view import follow, sentence
 from backend.engine import Control
+from backend.records import StepRecord
 from backend.settings import Method, Pic, Precision, RunSettings, Unit, Watch
 from backend.steps import Step
 
-ARRAYS = ("entropy", "state", "logits", "reading")
+# What the probes see.
+SEEN = ("entropy", "state", "logits", "reading")
 
 
 def endpoint(lab: Any, runs: Runs) -> Callable[..., Iterator[dict[str, Any]]]:
-    """The function behind /generate; its parameters are the fields of RunSettings."""
+    """The function behind /generate; its parameters are the fields of RunSettings and Watch."""
 
     def generate(
         request: gr.Request,
@@ -46,29 +48,35 @@ def endpoint(lab: Any, runs: Runs) -> Callable[..., Iterator[dict[str, Any]]]:
         top_p: float = 1.0,
         repetition_penalty: float = 1.0,
         seed: int = 0,
+        probes: bool = False,
+        layer: int = 0,
+        head: int = 0,
+        every: int = 4,
     ) -> Iterator[dict[str, Any]]:
         """Runs the model and streams the run.
 
         Each update, and the result, is an object: `text` so far; `finish` (null until the end, then reason, tokens,
         words, characters, signed error, seconds, tokens_per_second, cache_bytes and message); `steps`, one entry a new
         token since the last update (all of them in the result) with index, token, text, p, p_eos, spread, context,
-        attended, wanted, goal, remaining and seconds. window: null is plain attention. Settings that cannot run are
-        refused with a sentence.
+        attended, wanted, goal, remaining and seconds; with probes also entropy of every layer and head, state (first
+        layer's output), logits of one head by perceived distance, and on the first step reading (what was seen while
+        the prompt was read), as in a saved trace: long arrays are {shape, f16}, base64 of little-endian float16.
+        window: null is plain attention. Settings that cannot run are refused with a sentence.
         """
         given = {name: value for name, value in locals().items() if name in RunSettings.model_fields}
         try:
-            # Steps leave without what the probes see, so these need not look.
-            settings = RunSettings(**given, watch=Watch(enabled=False))
+            settings = RunSettings(**given, watch=Watch(enabled=probes, layer=layer, head=head, every=every))
+            fields = Step.__slots__ if probes else [name for name in Step.__slots__ if name not in SEEN]
             with runs.started(request.session_hash, Control(), "api") as run:
                 sent = 0
                 for view in follow(lab, settings, run):
                     steps = view.trace.steps
                     text = "".join(view.series.text)
                     if not view.ended:
-                        yield {"text": text, "finish": None, "steps": [_plain(step) for step in steps[sent:]]}
+                        yield {"text": text, "finish": None, "steps": [_plain(step, fields) for step in steps[sent:]]}
                         sent = len(steps)
                 finish = asdict(view.series.finish) if view.series.finish else None
-                yield {"text": text, "finish": finish, "steps": [_plain(step) for step in steps]}
+                yield {"text": text, "finish": finish, "steps": [_plain(step, fields) for step in steps]}
         except Exception as error:
             raise gr.Error(sentence(error), print_exception=False) from error
 
@@ -78,7 +86,8 @@ def endpoint(lab: Any, runs: Runs) -> Callable[..., Iterator[dict[str, Any]]]:
 def described(generate: Callable[..., Any]) -> str:
     """What the endpoint does, and each of its parameters with its range."""
     parameters = inspect.signature(generate).parameters
-    fields = RunSettings.model_json_schema()["properties"]
+    watched = Watch.model_json_schema()["properties"]
+    fields = RunSettings.model_json_schema()["properties"] | watched | {"probes": watched["enabled"]}
     told = [_told(name, fields[name]) for name in parameters if name in fields]
     return "\n".join([" ".join((inspect.getdoc(generate) or "").split()), "", *told])
 
@@ -94,5 +103,5 @@ def _told(name: str, schema: dict[str, Any]) -> str:
     return f"{name}: {'; '.join(words)}."
 
 
-def _plain(step: Step) -> dict[str, Any]:
-    return {name: getattr(step, name) for name in Step.__slots__ if name not in ARRAYS}
+def _plain(step: Step, fields: Collection[str]) -> dict[str, Any]:
+    return StepRecord.model_validate(step).model_dump(mode="json", include={*fields})

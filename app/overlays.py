@@ -32,7 +32,8 @@ class Named(NamedTuple):
 
 def length(runs: Sequence[Named]) -> Chart:
     """Produced against tokens generated, each with its target, and where each ended."""
-    layout = charts.axes("tokens generated", "produced")
+    unit = runs[0].series.settings.unit if runs else "tokens"
+    layout = charts.axes("tokens generated", "produced" if unit == "tokens" else f"produced, {unit}")
     data, rows = charts.overlaid(runs, _length)
     layout["yaxis"]["rangemode"] = "tozero"
     ended = [

@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl
 
 import gradio as gr
 import hypothesis
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,6 +29,7 @@ from app.tabs.long_context import BUILT_IN, MAX_BYTES, built_in, text_of
 from backend.adapters import available
 from backend.engine import Control, Lab
 from backend.models import Models
+from backend.records import StepRecord
 from backend.settings import RunSettings, Watch
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60).filter(str.strip)
@@ -122,6 +124,8 @@ def test_a_recorded_run_has_the_settings_of_its_preset(preset):
         ({}, "plain"),
         ({"pic": "naive", "ratio": 2}, "Naive × 2"),
         ({"pic": "dynamic", "ratio": 4, "recent": 64, "window": 32}, "Dynamic × 4, recent 64, Λ 32"),
+        ({"method": "ldpe", "target": 90, "unit": "words", "landing": 8}, "LDPE 90 words, landing 8"),
+        ({"method": "mnt_ldpe", "limit": 90, "unit": "words", "landing": 8}, "MNT++ LDPE 90"),
     ],
 )
 def test_a_setting_is_described_with_all_that_it_leaves_alone(changes, words):
@@ -311,6 +315,24 @@ def test_the_endpoint_looks_at_nothing_that_it_does_not_send(lab, monkeypatch):
     assert [step["index"] for step in last["steps"]] == [1, 2, 3] and "entropy" not in last["steps"][0]
 
 
+def test_the_endpoint_sends_what_the_probes_see_when_asked(lab):
+    asked = {"max_new_tokens": 5, "probes": True, "layer": 7, "head": 2, "every": 2}
+    me = SimpleNamespace(session_hash="me")
+    *_, last = endpoint(lab, Runs())(me, "Why is the sky blue?", **asked)
+    settings = RunSettings(
+        prompt="Why is the sky blue?", max_new_tokens=5, watch=Watch(enabled=True, layer=7, head=2, every=2)
+    )
+    *steps, _ = lab.stream(settings)
+    sent = json.loads(json.dumps(last["steps"]))
+    for row, step in zip(sent, steps, strict=True):
+        told = StepRecord.model_validate(row).event(settings)
+        np.testing.assert_allclose(told.entropy, step.entropy, atol=2e-3)
+        np.testing.assert_array_equal(told.state, step.state)
+        assert (told.logits is None) == (step.logits is None) and (told.reading is None) == (step.reading is None)
+    assert [step["logits"] is None for step in sent] == [False, True, False, True, False]
+    assert (sent[0]["logits"]["layer"], sent[0]["logits"]["head"]) == (7, 2)
+
+
 def test_a_model_that_cannot_run_is_said_when_it_is_chosen(tiny_folder):
     folder = str(tiny_folder("mistral", sliding_window=16))
     describe, *_ = handlers("describe", Runs(), [folder])
@@ -366,11 +388,13 @@ def asked(monkeypatch) -> list[RunSettings]:
 def test_a_comparison_runs_on_the_chosen_model(tiny_folder, asked):
     other = str(tiny_folder("gpt_neox"))
     [compare] = handlers("compare", Runs(), ["embedded", other])
-    slots = ["none", 10, "none", 1, 0, "exp_decay", 10, "dynamic", 4, 0]
-    *_, last = compare(SimpleNamespace(session_hash="me"), other, "fp32", 2, 3, "Why?", 0, 0, 5, 2, *slots, *slots)
+    slots = ["none", 10, 0, "none", 1, 0, "exp_decay", 10, 2, "dynamic", 4, 0]
+    me, common = SimpleNamespace(session_hash="me"), ("Why?", "words", 0, 0, 5, 2)
+    *_, last = compare(me, other, "fp32", 2, 3, *common, *slots, *slots)
     assert json.loads(last)["parts"]["compare"]["state"] == "good"
     assert [(settings.model, settings.precision) for settings in asked] == [(other, "fp32")] * 2
     assert [(settings.watch.layer, settings.watch.head) for settings in asked] == [(2, 3)] * 2
+    assert [(settings.unit, settings.landing) for settings in asked] == [("words", 0), ("words", 2)]
 
 
 @pytest.mark.parametrize(("name", "recent"), [("embedded", 600), ("other", 64)])
@@ -378,8 +402,9 @@ def test_what_dynamic_compression_leaves_alone_is_as_trained_on_the_chosen_model
     other = str(tiny_folder("gpt_neox"))
     chosen = other if name == "other" else name
     [compare] = handlers("compare", Runs(), ["embedded", other])
-    slots = ["sft_dynamic", 10, "dynamic", 4, 0] * 4
-    *_, last = compare(SimpleNamespace(session_hash="me"), chosen, "bf16", 0, 0, "Why?", 0, 0, 2, 2, *slots)
+    slots = ["sft_dynamic", 10, 0, "dynamic", 4, 0] * 4
+    me, common = SimpleNamespace(session_hash="me"), ("Why?", "tokens", 0, 0, 2, 2)
+    *_, last = compare(me, chosen, "bf16", 0, 0, *common, *slots)
     assert asked[0].recent == recent
     assert ("No adapter for sft_dynamic" in json.loads(last)["parts"]["compare"]["message"]) == (name == "other")
 

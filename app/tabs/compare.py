@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any
+from typing import Any, get_args
 
 import gradio as gr
 
@@ -21,13 +21,14 @@ from app.tabs.generate import Adapters
 from app.view import ended_words, ending, follow, sentence
 from backend.capabilities import Capabilities
 from backend.engine import Control
-from backend.settings import LIMIT_METHODS, LONG_METHODS, Method, RunSettings
+from backend.settings import LIMIT_METHODS, LONG_METHODS, MAX_LANDING, Method, RunSettings, Unit
 
 PLACE = "compare"
 NAMES = ("A", "B", "C", "D")
 PERIOD = 0.33
 LAYER = 12
-COMMON = (*model.NAMES, "prompt", "seed", "temperature", "max_new_tokens")
+COMMON = (*model.NAMES, "prompt", "unit", "seed", "temperature", "max_new_tokens")
+OWN = ("method", "target", "landing", "pic", "ratio", "window")
 DEFAULTS = (
     {"pic": "none", "ratio": 1.0, "window": 0},
     {"pic": "none", "ratio": 1.0, "window": 32},
@@ -49,14 +50,15 @@ class Slot:
 
     method: gr.Dropdown
     target: gr.Number
+    landing: gr.Number
     pic: gr.Dropdown
     ratio: gr.Number
     window: gr.Number
 
     @property
     def inputs(self) -> list[Any]:
-        """In the order that `settings_of_slot` takes them."""
-        return [self.method, self.target, self.pic, self.ratio, self.window]
+        """In the order of OWN."""
+        return [getattr(self, name) for name in OWN]
 
 
 def build(lab: Any, runs: Runs, adapters: Adapters, opens: Callable[..., Any]) -> None:
@@ -65,6 +67,9 @@ def build(lab: Any, runs: Runs, adapters: Adapters, opens: Callable[..., Any]) -
     methods = _methods(adapters(choice.model.value))
     with gr.Row(elem_classes=["ll-panel", "ll-common"]):
         prompt = gr.Textbox(controls.DEFAULT_PROMPT, label="Prompt", lines=2, max_lines=6, scale=4, elem_id="c-prompt")
+        unit = gr.Dropdown(
+            list(get_args(Unit)), value="tokens", label="Unit of targets", scale=1, min_width=120, elem_id="c-unit"
+        )
         slots_shown = gr.Radio([2, 3, 4], value=3, label="Settings", scale=1, min_width=180, elem_id="c-count")
         seed = gr.Number(0, label="Seed", precision=0, minimum=0, maximum=2**32 - 1, scale=1, min_width=80)
         temperature = gr.Number(0, label="Temperature", minimum=0, maximum=10, step=0.1, scale=1, min_width=90)
@@ -94,7 +99,8 @@ def build(lab: Any, runs: Runs, adapters: Adapters, opens: Callable[..., Any]) -
                 slots.append(_slot(defaults, methods, choice))
                 live.response(f"c-{name.lower()}", f"Response {name}")
             columns.append(column)
-    inputs = [*choice.inputs, prompt, seed, temperature, cap, slots_shown, *(p for slot in slots for p in slot.inputs)]
+    own = [part for slot in slots for part in slot.inputs]
+    inputs = [*choice.inputs, prompt, unit, seed, temperature, cap, slots_shown, *own]
     with gr.Row(elem_classes=["ll-grid", "ll-large"]):
         for name, title, hint, _ in CHARTS:
             live.chart(name, title, hint)
@@ -150,6 +156,9 @@ def _slot(defaults: dict[str, Any], methods: list[tuple[str, str]], choice: Mode
     with gr.Row():
         method = gr.Dropdown(methods, value="none", label="Method", min_width=100)
         target = gr.Number(100, label="Target or limit", precision=0, minimum=1, min_width=80)
+        landing = gr.Number(
+            0, label="Landing", info="0 is off", precision=0, minimum=0, maximum=MAX_LANDING, min_width=60
+        )
     with gr.Row():
         pic = gr.Dropdown(
             controls.offered(controls.pic_options(None)), value=defaults["pic"], label="Compression", min_width=100
@@ -161,7 +170,7 @@ def _slot(defaults: dict[str, Any], methods: list[tuple[str, str]], choice: Mode
         return controls.as_trained(method, name, given)
 
     method.input(as_trained, [method, choice.model, pic, ratio], [pic, ratio], concurrency_limit=None, **QUIET)
-    return Slot(method, target, pic, ratio, window)
+    return Slot(method, target, landing, pic, ratio, window)
 
 
 def _follow(
@@ -245,24 +254,17 @@ def _drawn(named: Sequence[Named], frame: int, training_length: int | None) -> d
 def _settings(values: Sequence[Any]) -> list[RunSettings]:
     common = dict(zip(COMMON, values, strict=False))
     count, *rest = values[len(COMMON) :]
-    per = len(DEFAULTS[0]) + 2
-    slots = [rest[i * per : (i + 1) * per] for i in range(int(count))]
+    slots = [rest[i * len(OWN) : (i + 1) * len(OWN)] for i in range(int(count))]
     if any(value is None for value in [*common.values(), *(value for slot in slots for value in slot)]):
         raise ValueError("a number is missing: fill in every box of the settings that are compared")
-    return [
-        settings_of(
-            common
-            | {
-                "method": method,
-                "limit" if method in LIMIT_METHODS else "target": target,
-                "pic": pic,
-                "ratio": ratio,
-                "window": window or None,
-            }
-            | _left_alone(method, common["model"])
-        )
-        for method, target, pic, ratio, window in slots
-    ]
+    return [settings_of(common | _own(dict(zip(OWN, slot, strict=True)), common["model"])) for slot in slots]
+
+
+def _own(given: dict[str, Any], name: str) -> dict[str, Any]:
+    """A setting's fields of RunSettings."""
+    method, kept = given["method"], {key: value for key, value in given.items() if key != "target"}
+    aim = "limit" if method in LIMIT_METHODS else "target"
+    return kept | {aim: given["target"], "window": given["window"] or None} | _left_alone(method, name)
 
 
 def _left_alone(method: Method, name: str) -> dict[str, int]:
@@ -289,7 +291,10 @@ def describe(settings: RunSettings) -> str:
     """A setting in a few words."""
     words = [] if settings.method == "none" else [controls.METHODS[settings.method][0]]
     if settings.steered:
-        words = [f"{words[0]} {settings.goal}"]
+        unit = "" if settings.goal_unit == "tokens" else f" {settings.goal_unit}"
+        words = [f"{words[0]} {settings.goal}{unit}"]
+        if settings.landing and settings.method not in LIMIT_METHODS:
+            words.append(f"landing {settings.landing}")
     if settings.pic != "none" and settings.ratio != 1:
         kept = f", recent {settings.recent:,}" if settings.pic == "dynamic" else ""
         words.append(f"{controls.PICS[settings.pic][0]} × {settings.ratio:g}{kept}")

@@ -78,7 +78,7 @@ def page_cost(models: Models, tokens: int, repeats: int) -> dict[str, Any]:
         FIRST_RUN: lambda: _in_browser(address, settings, 2),
     }
     further = [_after(lab, address, size, count) for size, count in LONG_PROMPTS.items()]
-    return _rounds(lab, ways, repeats) | {"tokens": tokens, "further": further}
+    return _rounds(lab, ways, repeats) | {"further": further}
 
 
 def _after(lab: TimedLab, address: str, size: int, tokens: int) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def _after(lab: TimedLab, address: str, size: int, tokens: int) -> dict[str, Any
         "engine": partial(_alone, lab, _quiet(settings)),
         FIRST_RUN: lambda: _in_browser(address, settings, 1),
     }
-    return _rounds(lab, ways, LONG_ROUNDS) | {"tokens": tokens}
+    return _rounds(lab, ways, LONG_ROUNDS)
 
 
 def _prompt(lab: Lab, size: int) -> str:

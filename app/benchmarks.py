@@ -73,7 +73,7 @@ class Behind(Recorded):
     """The same run alone, with probes, over the API and behind the page in a browser. cost: the share that each loses
     beside the first in the same round; further: after longer prompts."""
 
-    tokens: int
+    written: int
     tokens_per_second: dict[str, float]
     cost: dict[str, float] = Field(default_factory=dict)
     prompt_tokens: int | None = None
@@ -172,7 +172,7 @@ def _behind(run: Behind) -> Table:
     after = "" if run.prompt_tokens is None else f" after a prompt of {run.prompt_tokens:,}"
     columns = ["way", "tokens per second", "less than the engine in the same round"]
     rows = [[way, figure(rate), percent(run.cost.get(way))] for way, rate in run.tokens_per_second.items()]
-    return Table(f"The same run of {run.tokens} tokens{after}", columns, rows)
+    return Table(f"The same run of {run.written} tokens{after}", columns, rows)
 
 
 def beside_llama(bench: Bench) -> Shown:

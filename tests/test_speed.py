@@ -172,11 +172,11 @@ def test_the_whole_bench_on_tiny_models_is_shown(small, bench, monkeypatch):
     ]  # fmt: skip
     result["left_out"] = [{"case": speed.SEEING, "context": 8192, "why": "36 GB"}]
     result["page"] = {
-        "tokens": 4,
+        "written": 4,
         "prompt_tokens": 37,
         "tokens_per_second": {"engine": 2.0},
         "cost": {"engine": 0.0},
-        "further": [{"tokens": 2, "prompt_tokens": 8190, "tokens_per_second": {"page": 1.5}, "cost": {"page": 0.25}}],
+        "further": [{"written": 2, "prompt_tokens": 8190, "tokens_per_second": {"page": 1.5}, "cost": {"page": 0.25}}],
     }
     page = shown(Shown.model_validate(result))
     assert "Probes cost, in the same rounds" in page.words and "36 GB" in page.words

@@ -144,6 +144,13 @@ class Recall(Recorded):
     passkeys: Passkeys = Passkeys()
 
 
+class EndMark(Part):
+    """assets/results/endmark.json. rows: by signal, numbers and reader; lengths: of responses that were held out."""
+
+    lengths: int
+    gain: float
+
+
 class Landing(Recorded):
     """assets/results/length/<method>_landing.json. landing: endings tried; summary: measures by range of targets;
     quality: of the questions in range."""
@@ -173,6 +180,27 @@ def _behind(run: Behind) -> Table:
     columns = ["way", "tokens per second", "less than the engine in the same round"]
     rows = [[way, figure(rate), percent(run.cost.get(way))] for way, rate in run.tokens_per_second.items()]
     return Table(f"The same run of {run.written} tokens{after}", columns, rows)
+
+
+def readable(result: EndMark) -> Shown:
+    """How often a small reader finds where a response ends in the length signal alone."""
+    best: dict[str, float] = {}
+    for row in result.rows:
+        best[row["signal"]] = max(best.get(row["signal"], 0.0), row["found"])
+    told = "; ".join(f"{lengths.label(name)} {percent(share)}" for name, share in best.items())
+    words = (
+        f"A reader that sees one position of a response, its token and its signal, is to say whether the response ends "
+        f"there. Of {result.lengths} lengths that it was not trained on it ends at most one token off: {told}. A model "
+        f"sees all positions so far, but in each no more than this."
+    )
+    columns = ["signal", "numbers", "reader", "found", "never ended", "loss at the end"]
+    keys = ("signal", "numbers", "reader")
+    rows = [
+        [lengths.label(row["signal"]), *(text(row[key]) for key in keys[1:])]
+        + [percent(row["found"]), percent(row["never"]), figure(row["loss"])]
+        for row in result.rows
+    ]
+    return Shown(words, [Table("Ends found in a signal alone", columns, rows)])
 
 
 def beside_llama(bench: Bench) -> Shown:
@@ -351,6 +379,9 @@ KINDS = {
         )
         for name in ("ldpe", "orpe")
     },
+    "endmark.json": Kind(
+        "Whether a signal tells where to end", "python -m backend evaluate endmark", EndMark, readable
+    ),
     "bench.json": Kind("Speed", "make bench", Bench, speed),
     "bench_long.json": Kind("Speed far into a text", "make bench-long", Bench, speed),
     "bench_llama_cpp.json": Kind("Speed beside llama.cpp", "make bench-llama", Bench, beside_llama),

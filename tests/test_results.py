@@ -21,7 +21,7 @@ from test_app_browser import LONG, Visitor, browser  # noqa: F401
 from app import __main__ as app
 from app import benchmarks, charts, diagnoses, lengths, published, results
 from app import page as lab_page
-from app.benchmarks import KINDS
+from app.benchmarks import KINDS, EndMark
 from app.controls import METHODS
 from app.runs import Runs
 from app.tabs import results as tab
@@ -622,3 +622,13 @@ def test_what_the_engine_gains_on_algorithm_1_is_split_into_rotations_and_kernel
     assert "algorithm 1 4.0 (12.5×). transformers bf16, which rotates no key anew, decodes 1.25× as fast" in words
     assert "the other 10.0× are the engine’s kernels." in words
     assert "kernels" not in benchmarks.speed(benchmarks.Bench(long=rates[:2])).words
+
+
+def test_signals_are_compared_by_the_best_reader():
+    rows = [
+        {"signal": kind, "numbers": "float32", "reader": reader, "found": found, "never": 0.1, "loss": 2.5}
+        for kind, reader, found in (("ldpe", "linear", 0.75), ("ldpe", "one hidden layer", 0.875), ("lrpe", "linear", 0))
+    ]
+    shown = KINDS["endmark.json"].show(EndMark.model_validate({"lengths": 110, "gain": 0.5, "rows": rows}))
+    assert "Of 110 lengths" in shown.words and "LDPE 87.5 %; LRPE 0.0 %." in shown.words
+    assert shown.tables[0].rows[0] == ["LDPE", "float32", "linear", "75.0 %", "10.0 %", "2.50"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import tempfile
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -40,6 +41,7 @@ def add(commands: Any) -> None:
     _add_perplexity(kinds.add_parser("perplexity", help="how fluent a model stays as a text goes on"))
     _add_diagnoses(kinds.add_parser("diagnoses", help="what breaks inside a model far into a text"))
     _add_longform(kinds.add_parser("longform", help="what position policies do to long answers"))
+    _add_endmark(kinds.add_parser("endmark", help="whether a signal alone tells where a response ends"))
 
 
 def _add_harness(command: argparse.ArgumentParser) -> None:
@@ -177,6 +179,27 @@ def _diagnoses(options: argparse.Namespace) -> int:
     writable(options.out)
     lab, texts = Lab(Models(allowed(more=[options.model]))), documents(options.data, options.documents)
     for result in evaluate(lab, options.model, texts, options.length, options.head, say):
+        keep(options.out, result)
+    return 0
+
+
+def _add_endmark(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(run=_endmark)
+    command.add_argument("--model", default="embedded")
+    command.add_argument("--gain", type=float, default=0.5, help="strength of the signals (0.5)")
+    command.add_argument("--seed", type=int, default=0)
+    command.add_argument("--out", type=Path, default=RESULTS / "endmark.json", help="file to write")
+
+
+def _endmark(options: argparse.Namespace) -> int:
+    from backend.engine import Lab
+    from backend.evaluation.endmark import evaluate
+    from backend.models import Models, allowed
+
+    if not 0 < options.gain < math.inf:
+        raise ValueError(f"--gain {options.gain}: give a number above 0")
+    writable(options.out)
+    for result in evaluate(Lab(Models(allowed(more=[options.model]))), options.model, options.gain, options.seed, say):
         keep(options.out, result)
     return 0
 

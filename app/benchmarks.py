@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from app import charts, diagnoses, lengths, published
 from app.charts import Chart
 from app.results import UNKNOWN, Figure, Recorded, Shown, Table, decimal, figure, percent, text
+from backend import signals
 
 PLAIN, ENGINE, LLAMA = "transformers bf16", "engine bf16, probes", "llama.cpp Q4_1"
 DYNAMIC, ALGORITHM = "engine bf16, dynamic PIC", "dynamic PIC by 004's algorithm 1"
@@ -144,11 +145,22 @@ class Recall(Recorded):
     passkeys: Passkeys = Passkeys()
 
 
-class EndMark(Part):
-    """assets/results/endmark.json. rows: by signal, numbers and reader; lengths: of responses that were held out."""
+class Read(BaseModel):
+    """How a reader does on one signal: shares of responses ended within a token, and not at all; nats at the end."""
+
+    signal: signals.Kind
+    numbers: str
+    reader: str
+    found: float
+    never: float
+    loss: float
+
+
+class EndMark(Recorded):
+    """assets/results/endmark.json. lengths: of responses that were held out."""
 
     lengths: int
-    gain: float
+    rows: list[Read]
 
 
 class Landing(Recorded):
@@ -184,9 +196,9 @@ def _behind(run: Behind) -> Table:
 
 def readable(result: EndMark) -> Shown:
     """How often a small reader finds where a response ends in the length signal alone."""
-    best: dict[str, float] = {}
+    best: dict[signals.Kind, float] = {}
     for row in result.rows:
-        best[row["signal"]] = max(best.get(row["signal"], 0.0), row["found"])
+        best[row.signal] = max(best.get(row.signal, 0.0), row.found)
     told = "; ".join(f"{lengths.label(name)} {percent(share)}" for name, share in best.items())
     words = (
         f"A reader that sees one position of a response, its token and its signal, is to say whether the response ends "
@@ -194,10 +206,8 @@ def readable(result: EndMark) -> Shown:
         f"sees all positions so far, but in each no more than this."
     )
     columns = ["signal", "numbers", "reader", "found", "never ended", "loss at the end"]
-    keys = ("signal", "numbers", "reader")
     rows = [
-        [lengths.label(row["signal"]), *(text(row[key]) for key in keys[1:])]
-        + [percent(row["found"]), percent(row["never"]), figure(row["loss"])]
+        [lengths.label(row.signal), row.numbers, row.reader, percent(row.found), percent(row.never), figure(row.loss)]
         for row in result.rows
     ]
     return Shown(words, [Table("Ends found in a signal alone", columns, rows)])

@@ -625,9 +625,10 @@ def test_what_the_engine_gains_on_algorithm_1_is_split_into_rotations_and_kernel
 
 
 def test_signals_are_compared_by_the_best_reader():
+    found = (("ldpe", "linear", 0.75), ("ldpe", "one hidden layer", 0.875), ("lrpe", "linear", 0))
     rows = [
-        {"signal": kind, "numbers": "float32", "reader": reader, "found": found, "never": 0.1, "loss": 2.5}
-        for kind, reader, found in (("ldpe", "linear", 0.75), ("ldpe", "one hidden layer", 0.875), ("lrpe", "linear", 0))
+        {"signal": kind, "numbers": "float32", "reader": reader, "found": share, "never": 0.1, "loss": 2.5}
+        for kind, reader, share in found
     ]
     shown = KINDS["endmark.json"].show(EndMark.model_validate({"lengths": 110, "gain": 0.5, "rows": rows}))
     assert "Of 110 lengths" in shown.words and "LDPE 87.5 %; LRPE 0.0 %." in shown.words

@@ -82,6 +82,7 @@ lengths: $(VENV)/.develops
 	$(PY) -m backend evaluate length --method exp_decay --ranges range beyond --data $(DATA) $(ARGS)
 	for method in ldpe orpe; do \
 		$(PY) -m backend evaluate length --method $$method --landing 8 --ranges range --data $(DATA) $(ARGS) || exit 1; done
+	$(PY) -m backend evaluate endmark
 	$(PY) -m backend.training.card
 
 far: $(VENV)/.develops

@@ -95,6 +95,17 @@ def test_a_batch_writes_what_single_runs_write(models, monkeypatch):
     assert dict(longform.responses(lab, asked)) == batch and max(len(found.tokens) for found in batch.values()) == 60
 
 
+def test_answers_that_were_drawn_otherwise_are_drawn_anew(models):
+    given = (Lab(models), [Asked("Tell a story.")], {"plain": {}}, {"max_new_tokens": 4})
+    *_, found = evaluate(*given, report=lambda line: None)
+    lines: list[str] = []
+    *_, again = evaluate(*given, before=found, report=lines.append)
+    assert again["answers"] == found["answers"] and not any("of 1 answers" in line for line in lines)
+    other = found | {"measured": {"plain": found["measured"]["plain"] | {"seeds": "one for all"}}}
+    *_, anew = evaluate(*given, before=other, report=lines.append)
+    assert anew["measured"] == found["measured"] and any("1 of 1 answers" in line for line in lines)
+
+
 def test_lengths_are_compared_over_what_neither_corrupted():
     plain = [Answer(10, 8, 0, True), Answer(90, 80, 0, False), Answer(10, 8, 0, True)]
     found = summary([Answer(20, 16, 0, True), Answer(20, 16, 0, True), Answer(20, 40, 0.9, True)], plain)

@@ -42,7 +42,7 @@ def test_every_method_has_its_adapter_card_log_and_result(method):
 
 def test_every_training_on_long_texts_was_measured_and_grew():
     found = json.loads((ASSETS / "results" / "pic_sft.json").read_text())["summary"]
-    assert set(trained()) - {"SFT, NTK s=16"} <= set(found) <= set(trained())
+    assert set(found) == set(trained())
     assert len({row["responses"] for row in found.values()}) == 1
     whole = {name: row["words_whole"] for name, row in found.items()}
     for name in ("SFT, plain", "NTK PIC-SFT, NTK s=16", "dynamic PIC-SFT, dynamic s=4"):

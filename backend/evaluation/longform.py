@@ -31,6 +31,7 @@ from backend.steps import Finish, Step
 NGRAM = 4
 SEVERE = 0.5
 ENOUGH = 16
+SEEDS = "a prompt's place"
 PROMPTS = (
     "Explain how a refrigerator keeps food cold.",
     "Describe the life cycle of a star for a curious teenager.",
@@ -264,10 +265,10 @@ def evaluate(
 
 
 def _measured(settings: Mapping[str, Any], policy: Mapping[str, Any], score: Judge | None) -> dict[str, Any]:
-    """What tells the answers of one name from those of another: policy, adapter's checksum, judge."""
+    """What tells the answers of one name from those of another: policy, seeds, adapter's checksum, judge."""
     adapter = adapters.find(settings.get("method", "none"), settings.get("model", "embedded"))
     judged = {"judge": f"{score.__module__}:{score.__qualname__}"} if score else {}
-    return {**policy, **({"adapter": adapter.sha256} if adapter else {}), **judged}
+    return {**policy, "seeds": SEEDS, **({"adapter": adapter.sha256} if adapter else {}), **judged}
 
 
 def _summaries(answers: Mapping[str, list[dict[str, Any]]]) -> dict[str, dict[str, float | None]]:

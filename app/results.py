@@ -20,30 +20,45 @@ FOLDER = RESULTS
 UNKNOWN = "–"
 
 
-class Recorded(BaseModel):
-    """What every result file says of itself (see backend.evaluation.machine); keys it has besides are kept."""
-
-    model_config = ConfigDict(extra="allow")
+class Call(BaseModel):
+    """One call of the command that made a file, or a part of it."""
 
     command: str = ""
     commit: str = ""
     date: str = ""
+
+    @property
+    def told(self) -> list[str]:
+        """Command, commit and date; "" for what is not known."""
+        changed = "+changes" * self.commit.endswith("+changes")
+        commit = f"commit {self.commit[:10]}{changed}" if self.commit else ""
+        return [self.command, commit, self.date[:16].replace("T", " ")]
+
+
+class Recorded(Call):
+    """What every result file says of itself (see backend.evaluation.machine); keys it has besides are kept.
+
+    went_on_from: earlier calls, of which it kept what they had measured.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    went_on_from: list[Call] = Field(default_factory=list)
     seed: int | None = None
     machine: dict[str, Any] = Field(default_factory=dict)
     versions: dict[str, Any] = Field(default_factory=dict)
 
     @property
     def provenance(self) -> str:
-        """Command, commit, date, seed, machine and versions in a line."""
+        """Command, commit, date, seed, machine and versions in a line, then the calls that it went on from."""
         told = [
-            self.command,
-            f"commit {self.commit[:10]}{'+changes' * self.commit.endswith('+changes')}" if self.commit else "",
-            self.date[:16].replace("T", " "),
+            *self.told,
             f"seed {self.seed}" if self.seed is not None else "",
             *(_part(key, value) for key, value in self.machine.items() if value is not None),
             *(f"{name} {text(version)}" for name, version in self.versions.items()),
         ]
-        return " · ".join(part for part in told if part)
+        earlier = (" · ".join(filter(None, call.told)) for call in self.went_on_from)
+        return "; went on from ".join([" · ".join(filter(None, told)), *earlier])
 
 
 R = TypeVar("R", bound=Recorded)

@@ -54,6 +54,7 @@ COUNTING := .cache/training/counting/ldpe
 adapters: $(VENV)/.runs
 	@$(MODEL)
 	$(PY) -m backend distill --out .cache/training/corpus.jsonl --questions 500 --turns 2 --prompts $(DATA)/instructions.jsonl
+	$(PY) -m backend evaluate shapes --data .cache/training/corpus.jsonl
 	$(TRAIN) --method ldpe --samples 5000 --out $(COUNTING)
 	$(TRAIN) --method ldpe --start $(COUNTING) --match 1 --samples 2000 --curriculum long --rate 6e-4 --out assets/adapters/ldpe
 	$(TRAIN) --method orpe --start $(COUNTING) --match 1 --samples 2000 --curriculum long --rate 6e-4 --out assets/adapters/orpe
@@ -91,14 +92,18 @@ far: $(VENV)/.develops
 	$(PY) -m backend evaluate perplexity --ablation --documents 1 --lengths 8192 16384 --data $(DATA)/novels
 	$(PY) -m backend evaluate recall --data $(DATA)/novels
 	$(PY) -m backend evaluate diagnoses --data $(DATA)/novels
-	for method in ldpe sft_ntk; do $(PY) -m backend evaluate harness --method $$method --data $(DATA) || exit 1; done
+	$(PY) -m backend evaluate harness --method ldpe --method orpe --method pre --data $(DATA)
+	$(PY) -m backend evaluate harness --method sft --method sft_ntk --method sft_dynamic --data $(DATA)
 
-LONGFORM := $(PY) -m backend evaluate longform --data $(DATA)/hellobench_ht.jsonl --prompts 8 --recent 128 \
-	--temperature 1 --top-p 0.95
+LONGFORM := $(PY) -m backend evaluate longform --prompts 8 --recent 128 --data $(DATA)/hellobench_ht.jsonl
+SAMPLED := --temperature 1 --top-p 0.95
 longform: $(VENV)/.develops
 	@$(MODEL)
-	$(LONGFORM) --cap 2048 $(ARGS)
-	$(LONGFORM) --trained --cap 6144 $(ARGS)
+	$(LONGFORM) $(SAMPLED) --cap 2048 $(ARGS)
+	$(LONGFORM) --cap 2048 --out assets/results/longform_greedy.json $(ARGS)
+	$(LONGFORM) $(SAMPLED) --trained --cap 6144 $(ARGS)
+	$(PY) -m backend evaluate longform --prompts 12 --recent 128 --data $(DATA)/longbench_write_en.jsonl $(SAMPLED) \
+		--cap 1024 --out assets/results/longbench_write.json $(ARGS)
 	$(PY) -m backend.training.card
 
 lint: $(VENV)/.develops

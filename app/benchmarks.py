@@ -163,6 +163,26 @@ class EndMark(Recorded):
     rows: list[Read]
 
 
+class Shape(BaseModel):
+    """What little training makes of a LoRA. loss_end: nats of the end mark; mae: tokens, over `answers`."""
+
+    targets: str
+    rank: int
+    bytes: int
+    loss_end: float
+    loss_text: float
+    mae: float
+    median: float
+    answers: int
+
+
+class Shapes(Recorded):
+    """assets/results/shapes.json. samples: responses that each was trained on."""
+
+    samples: int
+    rows: list[Shape]
+
+
 class Landing(Recorded):
     """assets/results/length/<method>_landing.json. landing: endings tried; summary: measures by range of targets;
     quality: of the questions in range."""
@@ -211,6 +231,25 @@ def readable(result: EndMark) -> Shown:
         for row in result.rows
     ]
     return Shown(words, [Table("Ends found in a signal alone", columns, rows)])
+
+
+def shapes(result: Shapes) -> Shown:
+    """What layers and rank of a LoRA give, and what they cost."""
+    columns = ["layers", "rank", "MB", "nats of the end mark", "of the text", "mean error, tokens", "median", "answers"]
+    rows = [
+        [
+            row.targets.replace("_proj", "").replace(",", ", "),
+            text(row.rank),
+            *map(figure, (row.bytes / 1e6, row.loss_end, row.loss_text, row.mae, row.median)),
+            text(row.answers),
+        ]
+        for row in result.rows
+    ]
+    words = (
+        f"Each trained alike with LDPE, on {result.samples:,} responses; targets of at most 40 tokens. An adapter that "
+        "ships may take 4 MB."
+    )
+    return Shown(words, [Table("Layers and rank of a LoRA", columns, rows)])
 
 
 def beside_llama(bench: Bench) -> Shown:
@@ -392,6 +431,9 @@ KINDS = {
     "endmark.json": Kind(
         "Whether a signal tells where to end", "python -m backend evaluate endmark", EndMark, readable
     ),
+    "shapes.json": Kind(
+        "Which LoRA to ship", "python -m backend evaluate shapes --data CORPUS", Shapes, shapes
+    ),
     "bench.json": Kind("Speed", "make bench", Bench, speed),
     "bench_long.json": Kind("Speed far into a text", "make bench-long", Bench, speed),
     "bench_llama_cpp.json": Kind("Speed beside llama.cpp", "make bench-llama", Bench, beside_llama),
@@ -407,11 +449,17 @@ KINDS = {
     ),
     "recall.json": Kind("Writing on, and recalling", "python -m backend evaluate recall --data FOLDER", Recall, recall),
     "longform.json": Kind("Long answers", "make longform", LongForm, long_answers),
+    "longform_greedy.json": Kind("Long answers, always the likeliest token", "make longform", LongForm, long_answers),
     "pic_sft.json": Kind("Trained on long texts", "make longform", LongForm, trained),
     "longbench_write.json": Kind("LongBench-Write", LONGBENCH, LongForm, asked_for),
-    "harness.json": Kind("What the countdown costs", f"{HARNESS} --method ldpe", Recorded, anything),
+    "harness.json": Kind(
+        "What the countdown costs", f"{HARNESS} --method ldpe --method orpe --method pre", Recorded, anything
+    ),
     "harness_pic_sft.json": Kind(
-        "What training on long texts costs", f"{HARNESS} --method sft_ntk", Recorded, decoupling
+        "What training on long texts costs",
+        f"{HARNESS} --method sft --method sft_ntk --method sft_dynamic",
+        Recorded,
+        decoupling,
     ),
 }
 OTHER = Kind("", "", Recorded, anything)

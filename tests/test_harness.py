@@ -32,11 +32,24 @@ def test_a_continuation_is_read_under_its_own_length(embedded_fp32, signal):
     assert greedy == bool((rows.argmax(-1) == torch.tensor(continuation)).all())
 
 
+def test_the_choices_of_a_question_share_its_reading(embedded_fp32, monkeypatch):
+    model, read = SignalledLM(embedded_fp32, LDPE), []
+    one = model.runner.read
+
+    def noted(ids, *given, **named):
+        read.append(len(ids))
+        return one(ids, *given, **named)
+
+    monkeypatch.setattr(model.runner, "read", noted)
+    asked = [(("", ""), [5, 6, 7, 8], [9, 10, 11]), (("", ""), [5, 6, 7, 8], [12]), (("", ""), [5, 6], [9, 10, 11])]
+    found = model._loglikelihood_tokens(asked)
+    assert read == [4, 2, 2, 2]
+    assert found == [SignalledLM(embedded_fp32, LDPE)._loglikelihood_tokens([each])[0] for each in asked]
+
+
 def test_an_adapter_for_long_texts_is_read_plainly_and_as_trained(models):
-    kinds = {}
-    for method in LONG_METHODS:
-        cases = _cases(models, "embedded", adapters.find(method, "embedded"))
-        kinds |= {name: (case.policy.kind, case.signal) for name, case in cases.items()}
+    tuned = [adapters.find(method, "embedded") for method in LONG_METHODS]
+    kinds = {name: (case.policy.kind, case.signal) for name, case in _cases(models, "embedded", tuned)}
     assert kinds == {
         "the model itself": ("none", None),
         "sft, read plainly": ("none", None),

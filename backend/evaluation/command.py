@@ -7,6 +7,7 @@ import json
 import math
 import tempfile
 from collections.abc import Collection, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -42,11 +43,12 @@ def add(commands: Any) -> None:
     _add_diagnoses(kinds.add_parser("diagnoses", help="what breaks inside a model far into a text"))
     _add_longform(kinds.add_parser("longform", help="what position policies do to long answers"))
     _add_endmark(kinds.add_parser("endmark", help="whether a signal alone tells where a response ends"))
+    _add_shapes(kinds.add_parser("shapes", help="which layers and rank of a LoRA to ship"))
 
 
 def _add_harness(command: argparse.ArgumentParser) -> None:
     command.set_defaults(run=_harness)
-    command.add_argument("--method", choices=get_args(Method), required=True)
+    command.add_argument("--method", choices=get_args(Method), action="append", required=True, help="may repeat")
     command.add_argument("--model", default="embedded")
     command.add_argument("--task", action="append", default=[], help="a task of lm-evaluation-harness; may repeat")
     command.add_argument("--data", type=Path, help="folder with scitldr_test.jsonl, for the task 'summaries'")
@@ -66,7 +68,8 @@ def _harness(options: argparse.Namespace) -> int:
     least = CHOICES if options.data else 1
     if options.limit is not None and options.limit < least:
         raise ValueError(f"--limit {options.limit}: give at least {least}")
-    out = options.out or RESULTS / ("harness_pic_sft.json" if options.method in LONG_METHODS else "harness.json")
+    long = any(method in LONG_METHODS for method in options.method)
+    out = options.out or RESULTS / ("harness_pic_sft.json" if long else "harness.json")
     writable(out)
     with tempfile.TemporaryDirectory() as scratch:
         own = [summaries(options.data, options.limit or 200, Path(scratch) / "t.json")] if options.data else []
@@ -200,6 +203,36 @@ def _endmark(options: argparse.Namespace) -> int:
         raise ValueError(f"--gain {options.gain}: give a number above 0")
     writable(options.out)
     for result in evaluate(Lab(Models(allowed(more=[options.model]))), options.model, options.gain, options.seed, say):
+        keep(options.out, result)
+    return 0
+
+
+def _add_shapes(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(run=_shapes)
+    command.add_argument("--model", default="embedded")
+    command.add_argument("--data", type=Path, required=True, help="a corpus of `python -m backend distill`")
+    command.add_argument("--samples", type=int, default=800, help="responses that each is trained on (800)")
+    command.add_argument("--prompts", type=int, default=6, help="questions that each is measured with (6)")
+    command.add_argument("--work", type=Path, default=Path(".cache/shapes"), help="folder for adapters")
+    command.add_argument("--out", type=Path, default=RESULTS / "shapes.json", help="file to write or go on with")
+
+
+def _shapes(options: argparse.Namespace) -> int:
+    from backend.evaluation.shapes import earlier, evaluate, made
+    from backend.models import Models, allowed
+    from backend.training.data import samples, texts
+    from backend.training.settings import TrainSettings
+
+    settings = TrainSettings(method="ldpe", model=options.model, samples=options.samples, longest_prompt=76)
+    if not options.data.is_file():
+        raise ValueError(f"there is no file {options.data}: write one with `python -m backend distill`")
+    writable(options.out)
+    models = partial(Models, allowed(more=[options.model]))
+    read, tokenizer = list(texts(options.data)), models().load(options.model).tokenizer
+    found = samples(read, tokenizer, settings.longest_prompt, settings.longest)
+    common = made(settings, found, options.prompts)
+    before = resumed(options.out, lambda result: earlier(result, common))
+    for result in evaluate(models, found, settings, options.work, options.prompts, before, say):
         keep(options.out, result)
     return 0
 

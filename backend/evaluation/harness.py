@@ -10,9 +10,10 @@ Runs through lm-evaluation-harness (`pip install -r requirements-dev.txt`). Its 
 
 from __future__ import annotations
 
+import copy
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from lm_eval.models.huggingface import HFLM
 
 from backend import adapters, jsonlines
 from backend.adapters import Adapter
+from backend.cache import FramedCache
 from backend.evaluation.machine import provenance
 from backend.models import Loaded, Models
 from backend.positions import Policy
@@ -46,6 +48,7 @@ class SignalledLM(HFLM):
         )
         self.signal, self.policy = signal, policy or Policy()
         self.runner = Runner(loaded)
+        self._kept: tuple[Sequence[int], FramedCache, torch.Tensor] | None = None
 
     def _loglikelihood_tokens(self, requests, disable_tqdm=False, override_bs=None) -> list[tuple[float, bool]]:
         return [self._read(context, continuation) for _, context, continuation in requests]
@@ -54,12 +57,27 @@ class SignalledLM(HFLM):
     def _read(self, context: Sequence[int], continuation: Sequence[int]) -> tuple[float, bool]:
         """Log-likelihood of a continuation, and whether it is what greedy decoding would write."""
         context = context[-(self.max_length - len(continuation)) :]
-        ids = torch.tensor([*context, *continuation][:-1])
-        signal = SignalContext(self.signal, [len(context)], [len(continuation)]) if self.signal else None
-        logits = self.runner.read(ids, self.runner.cache(self.policy, len(ids)), signal=signal, every_row=True)
-        rows = torch.log_softmax(logits[-len(continuation) :], -1)
-        wanted = torch.tensor(continuation, device=rows.device)
-        return float(rows.gather(-1, wanted[:, None]).sum()), bool((rows.argmax(-1) == wanted).all())
+        cache, first = self._after(context)
+        rows, rest = [first[None]], torch.tensor(continuation[:-1])
+        if len(rest):
+            signal = self._signalled(context, len(continuation), len(context))
+            rows.append(self.runner.read(rest, cache, signal=signal, every_row=True))
+        chances = torch.log_softmax(torch.cat(rows), -1)
+        wanted = torch.tensor(continuation, device=chances.device)
+        return float(chances.gather(-1, wanted[:, None]).sum()), bool((chances.argmax(-1) == wanted).all())
+
+    def _after(self, context: Sequence[int]) -> tuple[FramedCache, torch.Tensor]:
+        """A cache that holds the context, and the logits after it. Read once for all choices of one question."""
+        if self._kept is None or self._kept[0] != context:
+            cache = self.runner.cache(self.policy, len(context))
+            # No signal shows its target before the response.
+            signal = self._signalled(context, 1, 0)
+            self._kept = context, cache, self.runner.read(torch.tensor(context), cache, signal=signal)
+        _, cache, logits = self._kept
+        return copy.deepcopy(cache), logits
+
+    def _signalled(self, context: Sequence[int], target: int, offset: int) -> SignalContext | None:
+        return SignalContext(self.signal, [len(context)], [target], offset=offset) if self.signal else None
 
 
 def summaries(folder: Path, count: int, scratch: Path) -> ConfigurableTask:
@@ -93,35 +111,44 @@ def summaries(folder: Path, count: int, scratch: Path) -> ConfigurableTask:
 
 
 def evaluate(
-    models: Models, model: str, method: Method, tasks: Sequence[Any], limit: int | None, report: Callable[[str], None]
+    models: Models,
+    model: str,
+    methods: Sequence[Method],
+    tasks: Sequence[Any],
+    limit: int | None,
+    report: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Accuracies of the untouched model, and of the adapter without and with what it was trained with: its signal, or
+    """Accuracies of the untouched model, and of each adapter without and with what it was trained with: its signal, or
     its position ids. ValueError for a method that has neither."""
-    if reason := adapters.available(model)[method]:
-        raise ValueError(reason)
-    adapter = adapters.find(method, model)
-    if adapter is None or (adapter.settings is None and adapter.longform is None):
-        raise ValueError(f"{method} has neither a signal nor position ids of its own: choose a method that has")
+    tuned = [_tuned(method, model) for method in methods]
     rows = []
-    for name, case in _cases(models, model, adapter).items():
+    for name, case in _cases(models, model, tuned):
         found = simple_evaluate(case, tasks=list(tasks), limit=limit, apply_chat_template=True, bootstrap_iters=0)
         assert found is not None
         for task, measures in found["results"].items():
             kept = {key.split(",")[0]: round(v, 4) for key, v in measures.items() if isinstance(v, float)}
             rows.append({"model": name, "task": task, "documents": found["n-samples"][task]["effective"], **kept})
             report(json.dumps(rows[-1]))
-    return provenance(seed=0) | {"method": method, "accuracy": rows}
+    return provenance(seed=0) | {"methods": list(methods), "accuracy": rows}
 
 
-def _cases(models: Models, model: str, adapter: Adapter) -> dict[str, SignalledLM]:
-    plain, tuned, method = models.load(model), models.load(model, "bf16", adapter.path), adapter.method
-    cases = {"the model itself": SignalledLM(plain, None)}
-    if adapter.longform is None:
-        return cases | {
-            f"{method}, no countdown": SignalledLM(tuned, None),
-            f"{method}, countdown": SignalledLM(tuned, adapter.settings),
-        }
-    cases[f"{method}, read plainly"] = SignalledLM(tuned, None)
-    if not adapter.longform.policy.plain:
-        cases[f"{method}, read as trained"] = SignalledLM(tuned, None, adapter.longform.policy)
-    return cases
+def _tuned(method: Method, model: str) -> Adapter:
+    if reason := adapters.available(model)[method]:
+        raise ValueError(reason)
+    adapter = adapters.find(method, model)
+    if adapter is None or (adapter.settings is None and adapter.longform is None):
+        raise ValueError(f"{method} has neither a signal nor position ids of its own: choose a method that has")
+    return adapter
+
+
+def _cases(models: Models, model: str, tuned: Iterable[Adapter]) -> Iterator[tuple[str, SignalledLM]]:
+    yield "the model itself", SignalledLM(models.load(model), None)
+    for adapter in tuned:
+        loaded, method = models.load(model, "bf16", adapter.path), adapter.method
+        if adapter.longform is None:
+            yield f"{method}, no countdown", SignalledLM(loaded, None)
+            yield f"{method}, countdown", SignalledLM(loaded, adapter.settings)
+            continue
+        yield f"{method}, read plainly", SignalledLM(loaded, None)
+        if not adapter.longform.policy.plain:
+            yield f"{method}, read as trained", SignalledLM(loaded, None, adapter.longform.policy)

@@ -46,8 +46,13 @@ ANSWERS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "S_l": ("s_l", figure),
     "judged": ("judged", figure),
 }
-# In the file of ablations: every part of Λ together, and each by itself.
-WHOLE, PARTS = "window, sinks, limit", ("limit alone", "window alone", "window, sinks")
+# In the file of ablations: every part of Λ together, and each with what it mends of 002's three factors.
+WHOLE = "window, sinks, limit"
+PARTS = {
+    "limit alone": "unseen distances",
+    "window alone": "too many keys",
+    "window, sinks": "too many keys, lost first tokens",
+}
 
 
 class Rate(BaseModel):
@@ -401,8 +406,8 @@ def _mended(rows: Sequence[Mapping[str, Any]]) -> str:
     at = lengths[-1]
     gain = log(plain[at] / whole[at])
     parts = [
-        f"{name} {percent(log(plain[at] / value) / gain)} ({figure(value)})"
-        for name in PARTS
+        f"{name} ({factor}) {percent(log(plain[at] / value) / gain)} ({figure(value)})"
+        for name, factor in PARTS.items()
         if (value := found.get(name, {}).get(at))
     ]
     words = f"After {at} tokens Λ brings a perplexity of {figure(plain[at])} down to {figure(whole[at])}."

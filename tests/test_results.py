@@ -514,7 +514,7 @@ def test_what_parts_of_lambda_mend_is_what_the_rows_say():
     whole = {benchmarks.WHOLE: 10.0}
     words = told(plain=1000.0, limit_alone=100.0, window_alone=1000.0, **whole)
     assert "After 16,384 tokens Λ brings a perplexity of 1,000 down to 10.0." in words
-    assert words.endswith("limit alone 50.0 % (100); window alone 0.0 % (1,000).")
+    assert words.endswith("limit alone (unseen distances) 50.0 % (100); window alone (too many keys) 0.0 % (1,000).")
     assert told(plain=1000.0, **whole).endswith("down to 10.0.")
     assert told(plain=9.0, **whole) == told(plain=1000.0) == ""
 

@@ -33,7 +33,7 @@ def test_a_continuation_is_read_under_its_own_length(embedded_fp32, signal):
 
 
 def test_the_choices_of_a_question_share_its_reading(embedded_fp32, monkeypatch):
-    model, read = SignalledLM(embedded_fp32, LDPE), []
+    model, read = SignalledLM(embedded_fp32, None), []
     one = model.runner.read
 
     def noted(ids, *given, **named):
@@ -44,7 +44,7 @@ def test_the_choices_of_a_question_share_its_reading(embedded_fp32, monkeypatch)
     asked = [(("", ""), [5, 6, 7, 8], [9, 10, 11]), (("", ""), [5, 6, 7, 8], [12]), (("", ""), [5, 6], [9, 10, 11])]
     found = model._loglikelihood_tokens(asked)
     assert read == [4, 2, 2, 2]
-    assert found == [SignalledLM(embedded_fp32, LDPE)._loglikelihood_tokens([each])[0] for each in asked]
+    assert found == [SignalledLM(embedded_fp32, None)._loglikelihood_tokens([each])[0] for each in asked]
 
 
 def test_an_adapter_for_long_texts_is_read_plainly_and_as_trained(models):

@@ -57,27 +57,28 @@ class SignalledLM(HFLM):
     def _read(self, context: Sequence[int], continuation: Sequence[int]) -> tuple[float, bool]:
         """Log-likelihood of a continuation, and whether it is what greedy decoding would write."""
         context = context[-(self.max_length - len(continuation)) :]
-        cache, first = self._after(context)
+        signal = SignalContext(self.signal, [len(context)], [len(continuation)]) if self.signal else None
+        cache, first = self._after(context, signal)
         rows, rest = [first[None]], torch.tensor(continuation[:-1])
         if len(rest):
-            signal = self._signalled(context, len(continuation), len(context))
             rows.append(self.runner.read(rest, cache, signal=signal, every_row=True))
         chances = torch.log_softmax(torch.cat(rows), -1)
         wanted = torch.tensor(continuation, device=chances.device)
         return float(chances.gather(-1, wanted[:, None]).sum()), bool((chances.argmax(-1) == wanted).all())
 
-    def _after(self, context: Sequence[int]) -> tuple[FramedCache, torch.Tensor]:
-        """A cache that holds the context, and the logits after it. Read once for all choices of one question."""
+    def _after(self, context: Sequence[int], signal: SignalContext | None) -> tuple[FramedCache, torch.Tensor]:
+        """A cache that holds the context, and the logits after it. Without a signal, which shows in the prompt what
+        target it has, a question is read once for all its choices."""
+        if signal is not None:
+            return self._prompted(context, signal)
         if self._kept is None or self._kept[0] != context:
-            cache = self.runner.cache(self.policy, len(context))
-            # No signal shows its target before the response.
-            signal = self._signalled(context, 1, 0)
-            self._kept = context, cache, self.runner.read(torch.tensor(context), cache, signal=signal)
+            self._kept = context, *self._prompted(context, None)
         _, cache, logits = self._kept
         return copy.deepcopy(cache), logits
 
-    def _signalled(self, context: Sequence[int], target: int, offset: int) -> SignalContext | None:
-        return SignalContext(self.signal, [len(context)], [target], offset=offset) if self.signal else None
+    def _prompted(self, context: Sequence[int], signal: SignalContext | None) -> tuple[FramedCache, torch.Tensor]:
+        cache = self.runner.cache(self.policy, len(context))
+        return cache, self.runner.read(torch.tensor(context), cache, signal=signal)
 
 
 def summaries(folder: Path, count: int, scratch: Path) -> ConfigurableTask:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from backend import jsonlines
+from backend.adapters import Adapter
 from backend.evaluation import length
 from backend.evaluation.machine import provenance
 from backend.models import Models
@@ -73,8 +74,10 @@ def evaluate(
 def _found(models: Models, model: str, adapter: Path, prompts: int, report: Callable[[str], None]) -> dict[str, Any]:
     """Bytes of an adapter's weights, its last losses in nats, and errors in tokens where targets are near."""
     log = jsonlines.read(adapter / LOG)[-LAST:]
-    result = length.evaluate(models, model, "ldpe", prompts, ("range",), path=adapter, report=report)
-    errors = [abs(answer["count"] - answer["target"]) for answer in result["answers"] if answer["target"] <= NEAR]
+    asked = [case for case in length.cases(length.prompts(prompts), ("range",)) if case.target <= NEAR]
+    loaded, settings = models.load(model, "bf16", adapter), Adapter.load(adapter).settings
+    written = length.answers(loaded, "ldpe", asked, settings, report)
+    errors = [abs(one.answer.count - one.answer.target) for one in written]
     return {
         "bytes": (adapter / "adapter_model.safetensors").stat().st_size,
         "loss_end": float(np.mean([line["loss_end"] for line in log])),

@@ -281,6 +281,8 @@ def asked_for(result: LongForm) -> Shown:
     best = max(result.summary, key=lambda name: result.summary[name].get("s_l") or 0.0, default="")
     score = figure(result.summary[best].get("s_l")) if best else UNKNOWN
     words = f"{best} keeps best to the lengths asked for: S_l {score} of 100." if score != UNKNOWN else ""
+    if cap := result.settings.get("max_new_tokens"):
+        words += f" Answers were cut at {cap:,} tokens; 004 scores prompts for more than 2,000 words alone."
     found = _answers(result, "policy", "004: S_l", lambda name: published.S_L.get(name, UNKNOWN))
     return Shown(words, [found])
 

@@ -211,7 +211,7 @@ def _add_shapes(command: argparse.ArgumentParser) -> None:
     command.set_defaults(run=_shapes)
     command.add_argument("--model", default="embedded")
     command.add_argument("--data", type=Path, required=True, help="a corpus of `python -m backend distill`")
-    command.add_argument("--samples", type=int, default=500, help="responses that each is trained on (500)")
+    command.add_argument("--samples", type=int, default=2500, help="responses that each is trained on (2500)")
     command.add_argument("--prompts", type=int, default=6, help="questions that each is measured with (6)")
     command.add_argument("--work", type=Path, default=Path(".cache/shapes"), help="folder for adapters")
     command.add_argument("--out", type=Path, default=RESULTS / "shapes.json", help="file to write or go on with")

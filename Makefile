@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
 MODEL := test -d "$${LENGTH_LAB_CACHE:-.cache}/embedded" || $(PY) -m backend.embedded
 
-.PHONY: demo test bench bench-long bench-llama train-smoke adapters lengths far longform lint screenshot clean
+.PHONY: demo test bench bench-long bench-llama train-smoke adapters shapes lengths far longform lint screenshot clean
 
 demo: $(VENV)/.runs
 	@$(MODEL)
@@ -51,10 +51,11 @@ LONG := $(PY) -m backend train --preset long --rate 8e-4 --data $(DATA)/longform
 LongWriter-9B and by open models of 7 to 34 billion parameters to the prompts of HelloBench (MIT)."
 LONGER := --data $(DATA)/responses.jsonl --samples 60 --shortest 2000
 COUNTING := .cache/training/counting/ldpe
+DISTILL := $(PY) -m backend distill --out .cache/training/corpus.jsonl --questions 500 --turns 2 \
+	--prompts $(DATA)/instructions.jsonl
 adapters: $(VENV)/.runs
 	@$(MODEL)
-	$(PY) -m backend distill --out .cache/training/corpus.jsonl --questions 500 --turns 2 --prompts $(DATA)/instructions.jsonl
-	$(PY) -m backend evaluate shapes --data .cache/training/corpus.jsonl
+	$(DISTILL)
 	$(TRAIN) --method ldpe --samples 5000 --out $(COUNTING)
 	$(TRAIN) --method ldpe --start $(COUNTING) --match 1 --samples 2000 --curriculum long --rate 6e-4 --out assets/adapters/ldpe
 	$(TRAIN) --method orpe --start $(COUNTING) --match 1 --samples 2000 --curriculum long --rate 6e-4 --out assets/adapters/orpe
@@ -74,6 +75,11 @@ adapters: $(VENV)/.runs
 		--out .cache/training/longer/sft_dynamic
 	$(LONG) --method sft_dynamic --start .cache/training/longer/sft_dynamic --samples 40 --shortest 3200 --longest 6600 \
 		--segment 256 --out assets/adapters/sft_dynamic
+
+shapes: $(VENV)/.runs
+	@$(MODEL)
+	$(DISTILL)
+	$(PY) -m backend evaluate shapes --data .cache/training/corpus.jsonl $(ARGS)
 
 lengths: $(VENV)/.develops
 	@$(MODEL)

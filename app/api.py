@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ from backend.settings import Method, Pic, Precision, RunSettings, Unit, Watch
 from backend.steps import Step
 
 # What the probes see.
-SEEN = ("entropy", "state", "logits", "reading")
+SEEN = {"entropy", "state", "logits", "reading"}
 
 
 def endpoint(lab: Any, runs: Runs) -> Callable[..., Iterator[dict[str, Any]]]:
@@ -66,17 +66,16 @@ def endpoint(lab: Any, runs: Runs) -> Callable[..., Iterator[dict[str, Any]]]:
         given = {name: value for name, value in locals().items() if name in RunSettings.model_fields}
         try:
             settings = RunSettings(**given, watch=Watch(enabled=probes, layer=layer, head=head, every=every))
-            fields = Step.__slots__ if probes else [name for name in Step.__slots__ if name not in SEEN]
+            told: list[dict[str, Any]] = []
             with runs.started(request.session_hash, Control(), "api") as run:
-                sent = 0
                 for view in follow(lab, settings, run):
-                    steps = view.trace.steps
+                    new = [_fields(step, probes) for step in view.trace.steps[len(told) :]]
+                    told += new
                     text = "".join(view.series.text)
                     if not view.ended:
-                        yield {"text": text, "finish": None, "steps": [_plain(step, fields) for step in steps[sent:]]}
-                        sent = len(steps)
+                        yield {"text": text, "finish": None, "steps": new}
                 finish = asdict(view.series.finish) if view.series.finish else None
-                yield {"text": text, "finish": finish, "steps": [_plain(step, fields) for step in steps]}
+                yield {"text": text, "finish": finish, "steps": told}
         except Exception as error:
             raise gr.Error(sentence(error), print_exception=False) from error
 
@@ -103,5 +102,6 @@ def _told(name: str, schema: dict[str, Any]) -> str:
     return f"{name}: {'; '.join(words)}."
 
 
-def _plain(step: Step, fields: Collection[str]) -> dict[str, Any]:
-    return StepRecord.model_validate(step).model_dump(mode="json", include={*fields})
+def _fields(step: Step, probes: bool) -> dict[str, Any]:
+    plain = {name: getattr(step, name) for name in Step.__slots__ if name not in SEEN}
+    return plain | StepRecord.model_validate(step).model_dump(mode="json", include=SEEN) if probes else plain

@@ -32,8 +32,8 @@ class Named(NamedTuple):
 
 def length(runs: Sequence[Named]) -> Chart:
     """Produced against tokens generated, each with its target, and where each ended."""
-    unit = runs[0].series.settings.unit if runs else "tokens"
-    layout = charts.axes("tokens generated", "produced" if unit == "tokens" else f"produced, {unit}")
+    units = {run.series.settings.goal_unit for run in runs}
+    layout = charts.axes("tokens generated", f"produced, {units.pop()}" if len(units) == 1 else "produced")
     data, rows = charts.overlaid(runs, _length)
     layout["yaxis"]["rangemode"] = "tozero"
     ended = [

@@ -127,6 +127,14 @@ def find(method: Method, model: str) -> Adapter | None:
     return fitting
 
 
+def required(method: Method, model: str) -> Adapter | None:
+    """The adapter of a length method, None for one without. ValueError with the reason where it cannot be used."""
+    adapter = find(method, model)
+    if adapter is None and method in ADAPTER_METHODS:
+        raise ValueError(_missing(method, model))
+    return adapter
+
+
 def available(model: str) -> dict[str, str | None]:
     """Every length method, with the reason why it cannot be used on a model, or None where it can."""
     return {method: _missing(method, model) for method in get_args(Method)}

@@ -23,7 +23,7 @@ from backend.models import Loaded, Models, out_of_memory
 from backend.positions import Policy
 from backend.probes import Probe
 from backend.prompt import TextStream, end_ids, token_ids
-from backend.settings import ADAPTER_METHODS, LIMIT_METHODS, MAX_TARGET, SIGNAL_METHODS, RunSettings, Watch
+from backend.settings import LIMIT_METHODS, MAX_TARGET, SIGNAL_METHODS, RunSettings, Watch
 from backend.signals import SignalContext
 from backend.signals.units import characters, in_tokens, length, words
 from backend.steps import Finish, Logits, Reading, Reason, Step
@@ -121,9 +121,7 @@ class Lab:
 
     def _prepared(self, settings: RunSettings) -> tuple[Loaded, Adapter | None]:
         """The loaded model, and the method's adapter where it has one."""
-        adapter = adapters.find(settings.method, settings.model)
-        if adapter is None and settings.method in ADAPTER_METHODS:
-            raise ValueError(adapters.available(settings.model)[settings.method])
+        adapter = adapters.required(settings.method, settings.model)
         loaded = self.models.load(settings.model, settings.precision, adapter.path if adapter else None)
         if adapter is not None:
             adapter.check_width(loaded.capabilities.width)

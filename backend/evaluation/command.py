@@ -195,14 +195,13 @@ def _add_endmark(command: argparse.ArgumentParser) -> None:
 
 
 def _endmark(options: argparse.Namespace) -> int:
-    from backend.engine import Lab
     from backend.evaluation.endmark import evaluate
     from backend.models import Models, allowed
 
     if not 0 < options.gain < math.inf:
         raise ValueError(f"--gain {options.gain}: give a number above 0")
     writable(options.out)
-    for result in evaluate(Lab(Models(allowed(more=[options.model]))), options.model, options.gain, options.seed, say):
+    for result in evaluate(Models(allowed(more=[options.model])), options.model, options.gain, options.seed, say):
         keep(options.out, result)
     return 0
 
@@ -220,16 +219,14 @@ def _add_shapes(command: argparse.ArgumentParser) -> None:
 def _shapes(options: argparse.Namespace) -> int:
     from backend.evaluation.shapes import earlier, evaluate, made
     from backend.models import Models, allowed
-    from backend.training.data import samples, texts
+    from backend.training.data import corpus, samples
     from backend.training.settings import TrainSettings
 
     settings = TrainSettings(method="ldpe", model=options.model, samples=options.samples, longest_prompt=76)
-    if not options.data.is_file():
-        raise ValueError(f"there is no file {options.data}: write one with `python -m backend distill`")
+    read = corpus([options.data])
     writable(options.out)
     models = partial(Models, allowed(more=[options.model]))
-    read, tokenizer = list(texts(options.data)), models().load(options.model).tokenizer
-    found = samples(read, tokenizer, settings.longest_prompt, settings.longest)
+    found = samples(read, models().load(options.model).tokenizer, settings.longest_prompt, settings.longest)
     common = made(settings, found, options.prompts)
     before = resumed(options.out, lambda result: earlier(result, common))
     for result in evaluate(models, found, settings, options.work, options.prompts, before, say):

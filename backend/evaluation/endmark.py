@@ -4,8 +4,7 @@
 
 Writes assets/results/endmark.json. A small reader is trained to tell the last input position of a response from those
 before it by what a model gets there: the token embedding plus the signal, in bf16 or in fp32. Half of the lengths train
-it, the others measure it. A signal whose end a reader does not find asks a model for more than a low-rank adapter of
-its projections gives.
+it, the others measure it. A model sees all positions so far, but in each no more than the reader.
 """
 
 from __future__ import annotations
@@ -16,9 +15,8 @@ from typing import Any, NamedTuple, get_args
 import torch
 from torch import Tensor, nn
 
-from backend.engine import Lab
 from backend.evaluation.machine import provenance
-from backend.settings import RunSettings
+from backend.models import Models
 from backend.signals import Kind, SignalSettings, signal_rows
 from backend.signals.scale import constant
 
@@ -85,10 +83,11 @@ def stops(reader: nn.Module, given: Shown, lengths: list[int]) -> dict[str, Any]
     }
 
 
-def evaluate(lab: Lab, model: str, gain: float, seed: int, report: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+def evaluate(
+    models: Models, model: str, gain: float, seed: int, report: Callable[[str], None]
+) -> Iterator[dict[str, Any]]:
     """The result document after each signal, the last one whole."""
-    runner = lab.runner(RunSettings(prompt="-", model=model))
-    table = runner.model.get_input_embeddings().weight.detach()
+    table = models.load(model).model.get_input_embeddings().weight.detach()
     generator = torch.Generator().manual_seed(seed)
     order = (torch.randperm(LENGTHS[1] - LENGTHS[0] + 1, generator=generator) + LENGTHS[0]).tolist()
     train, held = order[::2], order[1::2]

@@ -134,9 +134,7 @@ def evaluate(
 
 
 def _tuned(method: Method, model: str) -> Adapter:
-    if reason := adapters.available(model)[method]:
-        raise ValueError(reason)
-    adapter = adapters.find(method, model)
+    adapter = adapters.required(method, model)
     if adapter is None or (adapter.settings is None and adapter.longform is None):
         raise ValueError(f"{method} has neither a signal nor position ids of its own: choose a method that has")
     return adapter

@@ -369,9 +369,7 @@ def evaluate(
 
 def _adapter(method: Method, model: str, path: Path | None) -> Adapter | None:
     """The adapter in `path`, or the lab's own, None for a method without. ValueError where there is none that fits."""
-    if path is None and (reason := adapters.available(model)[method]):
-        raise ValueError(reason)
-    adapter = Adapter.load(path) if path else adapters.find(method, model)
+    adapter = Adapter.load(path) if path else adapters.required(method, model)
     if adapter and adapter.method != method:
         raise ValueError(f"the adapter in {adapter.path} is for {adapter.method}: give --method {adapter.method}")
     return adapter

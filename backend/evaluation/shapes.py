@@ -64,8 +64,7 @@ def evaluate(
             continue
         shaped = replace(settings, targets=targets, rank=rank, alpha=2 * rank)
         out = folder / f"{targets}-{rank}"
-        if not out.exists():
-            train(fresh().load(settings.model), samples, shaped, out, report)
+        train(fresh().load(settings.model), samples, shaped, out, report)
         rows.append({"targets": targets, "rank": rank} | _found(fresh(), settings.model, out, prompts, report))
         report(f"{targets}, rank {rank}: {rows[-1]}")
         yield provenance(seed=settings.seed) | made(settings, samples, prompts) | {"rows": rows}

@@ -64,7 +64,7 @@ def _add_distill(command: argparse.ArgumentParser) -> None:
 
 
 def _train(options: argparse.Namespace) -> int:
-    from backend.training.data import hub_texts, samples, texts
+    from backend.training.data import corpus, hub_texts, samples
     from backend.training.train import train
 
     names = {field.name for field in fields(TrainSettings)}
@@ -72,10 +72,8 @@ def _train(options: argparse.Namespace) -> int:
     settings = TrainSettings(**{**PRESETS.get(options.preset, {}), **given})
     if not options.data and not options.hub:
         raise ValueError("nothing to train on: give --data FILE (see `python -m backend distill`), or --hub NAME")
-    if missing := [str(file) for file in options.data if not file.is_file()]:
-        raise ValueError(f"there is no file {', '.join(missing)}: write one with `python -m backend distill`")
+    read = corpus(options.data)
     loaded = _loaded(settings.model, "4bit" if settings.load_in_4bit else "bf16")
-    read = [text for file in options.data for text in texts(file)]
     read += [text for name, rows in map(_hub, options.hub) for text in hub_texts(name, rows, settings.seed)]
     shortest = settings.shortest if settings.longform else 0
     found = samples(read, loaded.tokenizer, settings.longest_prompt, settings.longest, shortest)

@@ -71,6 +71,13 @@ def _asked() -> frozenset[str]:
     return frozenset(QUESTIONS.read_text("utf-8").splitlines())
 
 
+def corpus(files: Sequence[Path]) -> list[Text]:
+    """The texts of all files. ValueError that names those that are missing."""
+    if missing := [str(file) for file in files if not file.is_file()]:
+        raise ValueError(f"there is no file {', '.join(missing)}: write one with `python -m backend distill`")
+    return [text for file in files for text in texts(file)]
+
+
 def texts(file: Path) -> Iterator[Text]:
     """The texts of a JSON-lines file, by its fields: `prompt, response`; `id, response` beside `prompts.jsonl`
     (HelloBench); or `abstract, tldr` (SciTLDR). ValueError for another kind."""

@@ -14,7 +14,8 @@ def in_range(parts: Iterable[Any]) -> str:
 
     Gradio refuses others before any code of the page runs, and outside its queue answers with an internal error.
     """
-    return f"(...values) => LengthLab.inRange(values, {_ranges(parts)})"
+    # What a link sets comes in range, and may come before the script.
+    return f"(...values) => window.LengthLab?.inRange(values, {_ranges(parts)}) ?? values"
 
 
 def refused(figures: str, parts: Iterable[Any]) -> str:

@@ -56,9 +56,12 @@ def browser() -> Iterator[Browser]:
 
 
 class Visitor:
-    """A browser context with one page, and everything it must not do: log errors, open dialogs, leave this machine."""
+    """A browser context with one page, and everything it must not do: log errors, open dialogs, leave this machine.
 
-    def __init__(self, browser: Browser, address: str, query: str = "", **options) -> None:
+    late: seconds by which the page's own script comes late.
+    """
+
+    def __init__(self, browser: Browser, address: str, query: str = "", late: float = 0, **options) -> None:
         self.context: BrowserContext = browser.new_context(
             **(
                 {"viewport": {"width": 1440, "height": 900}, "permissions": ["clipboard-read", "clipboard-write"]}
@@ -72,6 +75,8 @@ class Visitor:
         self.page.on("pageerror", lambda error: self.wrongs.append(str(error)))
         self.page.on("dialog", lambda dialog: (self.wrongs.append(f"dialog {dialog.message}"), dialog.dismiss()))
         self.context.on("request", lambda request: self._leaves(request.url) and self.wrongs.append(request.url))
+        if late:
+            self.page.route("**/lab/charts.js", lambda route: (time.sleep(late), route.continue_()))
         self.page.goto(address + query, wait_until="load")
         self.page.wait_for_selector("#chart-mask .main-svg")
         self.page.wait_for_selector("#model-state [data-state=good]")
@@ -311,6 +316,13 @@ def test_positions_are_the_runs_while_it_writes_and_then_the_forms(visit):
     visitor.page.click("#stop")
     visitor.ends()
     expect(words).to_contain_text(re.compile(r"squeezed by 8, .*the last of 5"))
+
+
+def test_a_link_is_followed_before_the_script_is_there(visit):
+    visitor = visit(query=link(prompt="Hello", pic="dynamic", ratio=4, recent=30), late=3)
+    words = visitor.page.locator("#chart-positions .ll-words")
+    words.scroll_into_view_if_needed()
+    expect(words).to_contain_text("squeezed by 4")
 
 
 def test_a_link_restores_settings_and_says_what_it_left_out(visit):

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from app import charts, diagnoses, lengths, published
+from app import charts, diagnoses, lengthening, lengths, published
 from app.charts import Chart
 from app.results import UNKNOWN, Figure, Recorded, Shown, Table, decimal, figure, percent, text
 from backend import signals
@@ -266,7 +266,7 @@ def long_answers(result: LongForm) -> Shown:
     """Lengths, endings and repetition under position-id compression, beside 004 tables 1, 3 and 5 to 7."""
     found = _answers(result, "position policy", "004 tables 5–7: tokens (% corrupted)", _published)
     theirs = [published.compression(kind) for kind in published.COMPRESSION]
-    return Shown(_longest(result.summary), [found, *theirs, published.LEFT_OUT])
+    return Shown(_longest(result.summary), [found, *theirs, published.LEFT_OUT], [lengthening.by_ratio(result.summary)])
 
 
 def trained(result: LongForm) -> Shown:

@@ -125,17 +125,18 @@ def compression(kind: str) -> Table:
     measures = ("length", "tokens", "quality", "% corrupted")
     columns = ["ratio", *(f"{model}: {measure}" for model in MODELS for measure in measures)]
     caption = f"Published: HelloBench under {kind} PIC by its ratio (004 tables 1 and {NUMBERS[kind]})"
-    return Table(caption, columns, list(_ratios(kind).values()))
+    return Table(caption, columns, list(ratios(kind).values()))
 
 
 def compressed(kind: str, ratio: str) -> str:
     """Mean tokens (per cent corrupted) of 004's models at a ratio; "–" where it has none."""
-    found = _ratios(kind).get(ratio, [])
+    found = ratios(kind).get(ratio, [])
     of_each = zip(MODELS, found[2::4], found[4::4], strict=False)
     return ", ".join(f"{model} {float(tokens):,.0f} ({bad})" for model, tokens, bad in of_each) or UNKNOWN
 
 
-def _ratios(kind: str) -> dict[str, list[str]]:
+def ratios(kind: str) -> dict[str, list[str]]:
+    """Rows of 004's table of a kind of position-id compression by their ratio, in the order of `compression`."""
     rows = [line.split() for line in COMPRESSION.get(kind, "").strip().splitlines()]
     return {row[0]: row for row in rows}
 

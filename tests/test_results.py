@@ -596,6 +596,24 @@ def test_what_grows_beyond_training_is_counted_in_the_file():
     assert told(readings=[], trained=16) == "Texts of 16 tokens; the model was trained on 16."
 
 
+def test_length_by_ratio_stands_beside_that_of_004():
+    summary = {
+        "plain": {"lengthening": 1.0, "shared": 4, "corrupted": 0.5},
+        "dynamic contiguous s=4": {"lengthening": 1.5, "shared": 3, "corrupted": 0.25},
+        "dynamic contiguous s=4, recent 512": {"lengthening": 9.0},
+        "dynamic literal s=4": {"lengthening": 8.0},
+        "NTK s=16": {"lengthening": None},
+    }
+    chart = benchmarks.long_answers(benchmarks.LongForm(summary=summary)).figures[0].chart
+    lines = {trace["name"]: dict(zip(trace["x"], trace["y"], strict=True)) for trace in chart.data}
+    assert (lines["dynamic"], lines["NTK"], lines["naive"]) == ({1.0: 1.0, 4.0: 1.5}, {1.0: 1.0}, {1.0: 1.0})
+    gains = (1380.63 / 1024.05, 1125.13 / 966.61, 1154.62 / 984.5)
+    assert lines["dynamic in 004"][4.0] == pytest.approx(statistics.fmean(gains), abs=1e-3)
+    assert min(lines["naive in 004"]) == 0.67, "half of some model's answers at smaller ratios are corrupt"
+    assert ["dynamic", "4", "1.50", "3", "25.0 %", "1.23"] in chart.rows
+    assert "dynamic writes most at ratio 4: 1.50 × plain" in chart.summary
+
+
 def test_the_tables_of_004_stand_beside_long_answers():
     tables = benchmarks.long_answers(benchmarks.LongForm(summary={"plain": {}})).tables
     theirs = {table.caption: table for table in tables if "tables 1 and" in table.caption}

@@ -56,7 +56,8 @@ PARTS = {
 
 
 class Rate(BaseModel):
-    """prefill, decode: tokens/s; bandwidth: share of what copying reaches; own_memory: bytes at the peak above what was
+    """prefill, decode: tokens/s; bandwidth: share of what copying reaches in decoding, arithmetic: of what a matrix
+    product reaches in reading; own_memory: bytes at the peak above what was
     there before, memory: of the whole process; cache: bytes of keys and values that are held; rotations: of keys for a
     decoded token, in each layer; gain: over transformers' decoding, cost: share of it that probes take, by rounds."""
 
@@ -67,6 +68,7 @@ class Rate(BaseModel):
     prefill: float | None = None
     decode: float | None = None
     bandwidth: float | None = None
+    arithmetic: float | None = None
     own_memory: float | None = None
     memory: float | None = None
     cache: float | None = None
@@ -504,7 +506,8 @@ RATES: dict[str, Callable[[Rate], str]] = {
     "ms per token": lambda rate: figure(1000 / rate.decode) if rate.decode else UNKNOWN,
     "× transformers": lambda rate: decimal(rate.gain),
     "cost of probes": lambda rate: percent(rate.cost),
-    "of copy bandwidth": lambda rate: percent(rate.bandwidth),
+    "decoding, of copy bandwidth": lambda rate: percent(rate.bandwidth),
+    "reading, of a matrix product’s speed": lambda rate: percent(rate.arithmetic),
     "own peak memory": lambda rate: _gib(rate.own_memory),
     "peak memory of the process": lambda rate: _gib(rate.memory),
     "cache": lambda rate: _gib(rate.cache),

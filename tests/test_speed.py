@@ -21,7 +21,7 @@ from backend.settings import Watch
 def bench(monkeypatch) -> Bench:
     monkeypatch.setattr(speed, "NEAR", (2, 3))
     text = torch.randint(3, 100, (64,), generator=torch.Generator().manual_seed(1))
-    return Bench(text, copy=1e9, tokens=4)
+    return Bench(text, copy=1e9, products={torch.float32: 1e12}, tokens=4)
 
 
 @pytest.fixture
@@ -55,6 +55,20 @@ def test_algorithm_1_rotates_all_keys_for_a_token_and_transformers_one(tiny, ben
     config = model.config
     assert plain.rotations == 1
     assert plain.cache == 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * 32 * 4
+
+
+@pytest.mark.parametrize("window", [None, 12])
+def test_operations_of_reading_are_those_of_the_weights_and_of_what_each_token_sees(tiny, bench, window):
+    model = tiny("llama")
+    policy = Policy() if window is None else Policy(window=window, sinks=2, limit=window)
+    runner = run(model)
+    row = bench.case("engine", 32, lambda: {"": speed.engine_reader(runner, policy)}, runner)[0]
+    layers = sum(p.numel() for p in model.model.layers.parameters()) + model.model.norm.weight.numel()
+    seen = [min(t + 1, 32 if window is None else window + 2) for t in range(32)]
+    config = model.config
+    sees = 4 * config.num_hidden_layers * config.num_attention_heads * config.head_dim * sum(seen) / 32
+    assert row.read_operations == pytest.approx(2 * layers + sees)
+    assert row.arithmetic == pytest.approx(row.read_operations * row.prefill / 1e12)
 
 
 def test_generate_goes_on_from_its_cache_by_exactly_so_many_tokens(tiny, bench):

@@ -1,4 +1,4 @@
-"""Where and of what a figure was measured, and what the machine's memory can do."""
+"""Where and of what a figure was measured, and what the machine's memory and its arithmetic can do."""
 
 from __future__ import annotations
 
@@ -70,6 +70,17 @@ def copy_bandwidth(size: int = 256 * 2**20, times: int = 8) -> float:
         target.copy_(source)
         best = min(best, time.perf_counter() - started)
     return 2 * size / best
+
+
+def product_rate(dtype: torch.dtype, size: int = 2048, times: int = 8) -> float:
+    """Operations (an addition or a multiplication each) per second by the best of some large matrix products."""
+    left, right = torch.rand(2, size, size, generator=torch.Generator().manual_seed(0)).to(dtype)
+    best = float("inf")
+    for _ in range(times):
+        started = time.perf_counter()
+        torch.mm(left, right)
+        best = min(best, time.perf_counter() - started)
+    return 2 * size**3 / best
 
 
 class PeakMemory:

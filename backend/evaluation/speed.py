@@ -25,7 +25,7 @@ from backend.cache import FramedCache
 from backend.engine import CHUNK, FIRST_CHUNK
 from backend.evaluation.algorithm1 import Algorithm1
 from backend.evaluation.files import RESULTS, keep, writable
-from backend.evaluation.machine import PeakMemory, copy_bandwidth, provenance
+from backend.evaluation.machine import PeakMemory, copy_bandwidth, product_rate, provenance
 from backend.models import Models
 from backend.positions import Policy
 from backend.probes import Probe
@@ -57,7 +57,9 @@ class Speed:
     prefill, decode: tokens/s, medians. token_bytes: of weights and cache that one decoded token reads; bandwidth: those
     bytes per second over the measured copy bandwidth. own_memory: bytes resident at the peak of reading the context and
     writing the first tokens, above what was resident before, model included. cache: bytes of keys and values after the
-    context. rotations: of keys for a decoded token, in each layer (None: not counted).
+    context. read_operations: additions and multiplications that a token of the context takes in the mean; arithmetic:
+    those per second over what a large matrix product in the weights' type reaches (None: not compared).
+    rotations: of keys for a decoded token, in each layer (None: not counted).
     decode_rounds: tokens/s of each round; the same place is the same round in all cases of a context. gain: speed of
     decoding over transformers' own, cost: share of it that probes take; medians over rounds, None where not compared.
     """
@@ -71,6 +73,8 @@ class Speed:
     own_memory: int
     cache: int | None = None
     rotations: float | None = None
+    read_operations: float | None = None
+    arithmetic: float | None = None
     decode_rounds: Sequence[float] = ()
     gain: float | None = None
     cost: float | None = None
@@ -200,10 +204,12 @@ class Found:
 
 @dataclass(frozen=True)
 class Bench:
-    """What all cases share. text: token ids; copy: bytes/s of a large copy; tokens: written in a round."""
+    """What all cases share. text: token ids; copy: bytes/s of a large copy; products: operations/s of a large matrix
+    product by type; tokens: written in a round."""
 
     text: torch.Tensor
     copy: float
+    products: Mapping[torch.dtype, float]
     tokens: int
 
     def case(
@@ -246,18 +252,21 @@ class Bench:
                 one.write(reader, one.case.tokens or self.tokens)
 
     def _row(self, name: str, context: int, one: Found, plain: Found, theirs: Found | None) -> Speed:
-        rate = statistics.median(one.decode)
+        rate, read = statistics.median(one.decode), statistics.median(one.prefill)
+        operations = read_operations(one.seen, context, one.case.model)
         moved = weight_bytes(one.case.model) + cache_bytes(one, context, one.case.model)
         return Speed(
             case=name,
             context=context,
-            prefill=statistics.median(one.prefill),
+            prefill=read,
             decode=rate,
             token_bytes=moved,
             bandwidth=moved * rate / self.copy,
             own_memory=one.memory,
             cache=one.cache,
             rotations=one.rotated / one.written,
+            read_operations=operations,
+            arithmetic=operations * read / self.products[_of(one.case.model).dtype],
             decode_rounds=one.decode,
             gain=None if theirs is None else one.over(theirs),
             cost=None if one is plain else 1 - one.over(plain),
@@ -406,29 +415,49 @@ def _look(probe: Probe, cache: FramedCache, rows: int) -> None:
 
 def weight_bytes(model: PreTrainedModel | Runner) -> int:
     """Bytes of weights that one token reads: all but the embedding table, plus the head where it is that table."""
-    if isinstance(model, Runner):
-        per = {"bf16": 2.0, "fp32": 4.0, "int8": 1.0, "int4": 0.625}
-        precision, model = model.capabilities.precision, model.model
-        head = model.get_output_embeddings().weight.numel()
-        body = sum(p.numel() for p in model.parameters()) - model.get_input_embeddings().weight.numel()
-        body -= 0 if model.config.tie_word_embeddings else head
-        return int(body * per[precision] + head * per["int8" if precision == "int4" else precision])
-    return sum(p.numel() * p.element_size() for p in model.parameters())
+    body, head = _numbers(model)
+    if isinstance(model, PreTrainedModel):
+        return (body + head) * model.dtype.itemsize
+    per = {"bf16": 2.0, "fp32": 4.0, "int8": 1.0, "int4": 0.625}
+    precision = model.capabilities.precision
+    return int(body * per[precision] + head * per["int8" if precision == "int4" else precision])
 
 
 def cache_bytes(read: Any, context: int, model: PreTrainedModel | Runner) -> int:
     """Bytes of keys and values that one token reads; read: has `seen`, as a Reader, or sees everything."""
-    model = model.model if isinstance(model, Runner) else model
-    config, most = model.config, getattr(read, "seen", None)
+    model, most = _of(model), getattr(read, "seen", None)
+    config = model.config
     seen = context if most is None else min(context, most)
     return 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * seen * model.dtype.itemsize
 
 
+def read_operations(most: int | None, context: int, model: PreTrainedModel | Runner) -> float:
+    """Additions and multiplications of reading a context, for each of its tokens: two for every weight of the layers,
+    and four for every number of a head and every token that is seen. most: tokens that a token sees (None: all)."""
+    body, config = _numbers(model)[0], _of(model).config
+    growing = context if most is None else min(context, most)
+    seen = (growing * (growing + 1) / 2 + (context - growing) * growing) / context
+    return 2 * body + 4 * config.num_hidden_layers * config.num_attention_heads * config.head_dim * seen
+
+
+def _numbers(model: PreTrainedModel | Runner) -> tuple[int, int]:
+    """Numbers of the layers, and of the head."""
+    model = _of(model)
+    table, head = model.get_input_embeddings().weight, model.get_output_embeddings().weight
+    untied = 0 if table is head else head.numel()
+    return sum(p.numel() for p in model.parameters()) - table.numel() - untied, head.numel()
+
+
+def _of(model: PreTrainedModel | Runner) -> PreTrainedModel:
+    return model.model if isinstance(model, Runner) else model
+
+
 def table(rows: list[dict[str, Any]]) -> str:
     """The rows of `Speed` as aligned text."""
-    head = f"{'case':56} {'context':>8} {'prefill/s':>10} {'decode/s':>9} {'bandwidth':>9} {'memory':>8}"
+    head = f"{'case':56} {'context':>8} {'prefill/s':>10} {'decode/s':>9} {'bandwidth':>9} {'product':>8} {'memory':>8}"
     lines = [
         f"{r['case']:56} {r['context']:8,} {r['prefill']:10,.0f} {r['decode']:9.1f} {r['bandwidth']:8.0%} "
+        f"{_share(r['arithmetic'], '8.0%')} "
         f"{r['own_memory'] / 2**20:6,.0f} M {_cell(r['cache'], 2**20)} M {_cell(r['rotations'])} "
         f"{_share(r['gain'], '.2f')} {_share(r['cost'], '.1%')}"
         for r in rows
@@ -456,9 +485,12 @@ def measured(rows: Iterator[Speed], report: Callable[[str], None]) -> list[dict[
 def begun(models: Models, tokens: int, report: Callable[[str], None]) -> tuple[Bench, dict[str, Any]]:
     """A bench on this machine, and the head of its result."""
     copy = copy_bandwidth()
-    report(f"copy bandwidth {copy / 1e9:.1f} GB/s read and written\n{table([])}")
-    head = provenance(seed=0) | {"copy_bytes_per_second": copy, "tokens_written": tokens}
-    return Bench(context_tokens(models), copy, tokens), head
+    products = {dtype: product_rate(dtype) for dtype in (torch.bfloat16, torch.float32)}
+    reached = {str(dtype).removeprefix("torch."): rate for dtype, rate in products.items()}
+    told = ", ".join(f"{rate / 1e9:.0f} billion in {name}" for name, rate in reached.items())
+    report(f"copy bandwidth {copy / 1e9:.1f} GB/s read and written; operations/s: {told}\n{table([])}")
+    head = provenance(seed=0) | {"copy_bytes_per_second": copy, "operations_per_second": reached}
+    return Bench(context_tokens(models), copy, products, tokens), head | {"tokens_written": tokens}
 
 
 def main() -> None:

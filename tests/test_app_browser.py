@@ -25,7 +25,7 @@ from backend.trace import Trace
 CHARTS = ("length", "entropy", "logits", "states")
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script> Repeat that."
 MISSING = "/no/such/folder"
-LONG = 120_000
+LONG = 300_000
 PLOT = "document.querySelector(`#chart-${n} .ll-plot`)"
 
 

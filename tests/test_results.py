@@ -296,7 +296,7 @@ def test_odd_content_is_shown_not_refused(folder):
 def test_all_charts_are_small_and_valid_json(folder):
     shown = {name: orjson.loads(value) for name, value in opened().items() if name and name.startswith("chart-")}
     lengths_own = ("targets", "errors", "limits", "outliers", "likeness", "strayed")
-    known = {f"chart-r-{name}" for name in (*lengths_own, "bench", "bench_long")}
+    known = {f"chart-r-{name}" for name in (*lengths_own, "bench", "bench_long", "longform")}
     diagnosed = {f"chart-r-diagnoses{number}" for number in ("", "-1", "-2")}
     assert known <= set(shown) <= known | diagnosed | {"chart-r-perplexity"}
     for name, chart in shown.items():
@@ -422,7 +422,7 @@ def test_the_tab_shows_tables_and_figures(browser, address, width, theme):  # no
         assert page.locator(place).count() == 1, place
     links.last.click()
     assert page.locator(place).evaluate("(found) => found.getBoundingClientRect().top < innerHeight")
-    for part in ("#results-bench-tables table", "#results-longform table", "#results-length .ll-sources a"):
+    for part in ("#results-bench-tables table", "#results-longform-tables table", "#results-length .ll-sources a"):
         page.locator(part).first.scroll_into_view_if_needed()
         assert page.locator(part).first.is_visible(), part
     visitor.close()

@@ -44,9 +44,9 @@ def test_every_training_on_long_texts_was_measured_and_grew():
     found = json.loads((ASSETS / "results" / "pic_sft.json").read_text())["summary"]
     assert set(found) == set(trained())
     assert len({row["responses"] for row in found.values()}) == 1
-    whole = {name: row["words_whole"] for name, row in found.items()}
     for name in ("SFT, plain", "NTK PIC-SFT, NTK s=16", "dynamic PIC-SFT, dynamic s=4"):
-        assert whole[name] > whole["w/o SFT, plain"]
+        assert found[name]["lengthening"] > 1
+    whole = {name: row["words_whole"] for name, row in found.items()}
     # Read plainly, a model trained under other positions writes much as it did before (004 figure 3).
     assert whole["NTK PIC-SFT, NTK s=16"] > 2 * whole["NTK PIC-SFT, plain"]
 

@@ -32,6 +32,8 @@ LONGBENCH = (
 ANSWERS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "answers": ("responses", text),
     "words × the first row’s": ("lengthening", decimal),
+    "95 %: from": ("lengthening_low", decimal),
+    "to": ("lengthening_high", decimal),
     "over prompts": ("shared", text),
     "tokens, mean": ("tokens_mean", figure),
     "tokens, median": ("tokens_median", figure),
@@ -458,6 +460,7 @@ KINDS = {
     ),
     "recall.json": Kind("Writing on, and recalling", "python -m backend evaluate recall --data FOLDER", Recall, recall),
     "longform.json": Kind("Long answers", "make longform", LongForm, long_answers),
+    "longform_32.json": Kind("Long answers, 32 prompts", "make longform", LongForm, long_answers),
     "longform_greedy.json": Kind("Long answers, always the likeliest token", "make longform", LongForm, long_answers),
     "pic_sft.json": Kind("Trained on long texts", "make longform", LongForm, trained),
     "longbench_write.json": Kind("LongBench-Write", LONGBENCH, LongForm, asked_for),

@@ -28,11 +28,11 @@ class Call(BaseModel):
     date: str = ""
 
     @property
-    def told(self) -> list[str]:
-        """Command, commit and date; "" for what is not known."""
+    def call(self) -> str:
+        """Command, commit and date in a line, without what is not known."""
         changed = "+changes" * self.commit.endswith("+changes")
         commit = f"commit {self.commit[:10]}{changed}" if self.commit else ""
-        return [self.command, commit, self.date[:16].replace("T", " ")]
+        return " · ".join(filter(None, (self.command, commit, self.date[:16].replace("T", " "))))
 
 
 class Recorded(Call):
@@ -50,15 +50,14 @@ class Recorded(Call):
 
     @property
     def provenance(self) -> str:
-        """Command, commit, date, seed, machine and versions in a line, then the calls that it went on from."""
+        """Command, commit, date, seed, machine and versions in a line."""
         told = [
-            *self.told,
+            self.call,
             f"seed {self.seed}" if self.seed is not None else "",
             *(_part(key, value) for key, value in self.machine.items() if value is not None),
             *(f"{name} {text(version)}" for name, version in self.versions.items()),
         ]
-        earlier = (" · ".join(filter(None, call.told)) for call in self.went_on_from)
-        return "; went on from ".join([" · ".join(filter(None, told)), *earlier])
+        return " · ".join(filter(None, told))
 
 
 R = TypeVar("R", bound=Recorded)

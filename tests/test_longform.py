@@ -7,7 +7,7 @@ import pytest
 from backend.__main__ import main
 from backend.engine import Lab
 from backend.evaluation import longform
-from backend.evaluation.longform import Answer, Asked, asked, evaluate, policies, repetition, summary, trained
+from backend.evaluation.longform import Answer, Asked, asked, bounds, evaluate, policies, repetition, summary, trained
 from backend.settings import LONG_METHODS, RunSettings, Watch
 
 
@@ -111,6 +111,16 @@ def test_lengths_are_compared_over_what_neither_corrupted():
     found = summary([Answer(20, 16, 0, True), Answer(20, 16, 0, True), Answer(20, 40, 0.9, True)], plain)
     assert found["shared"] == 1 and found["lengthening"] == 2
     assert summary(plain)["shared"] == 0 and summary(plain)["lengthening"] is None
+
+
+def test_the_bounds_of_a_lengthening_are_those_of_other_draws():
+    assert bounds([(2, 1)] * 3) == {"lengthening_low": 2, "lengthening_high": 2}
+    none = {"lengthening_low": None, "lengthening_high": None}
+    assert bounds([(2, 1)]) == bounds([]) == bounds([(2, 0), (1, 1)]) == none
+    few, many = ([(30, 10), (10, 10), (5, 10)] * times for times in (1, 20))
+    widths = [found["lengthening_high"] - found["lengthening_low"] for found in map(bounds, (few, many))]
+    assert bounds(few) == bounds(few) and 0 < widths[1] < widths[0] / 3
+    assert bounds(many)["lengthening_low"] < 1.5 < bounds(many)["lengthening_high"]
 
 
 def test_what_cannot_be_measured_is_said(tmp_path, capsys):

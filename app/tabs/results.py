@@ -145,8 +145,12 @@ def _sources(results: list[Result[Any]], apart: str = "") -> str:
 def _source(result: Result[Any]) -> str:
     if result.data is None:
         return escape(result.problem)
-    name = escape(result.name)
-    return f'<a href="lab/results/{name}" download>{name}</a> {escape(result.data.provenance)}'
+    name, earlier = escape(result.name), result.data.went_on_from
+    line = f'<a href="lab/results/{name}" download>{name}</a> {escape(result.data.provenance)}'
+    if not earlier:
+        return line
+    calls = "".join(f"<li>{escape(one.call)}</li>" for one in earlier)
+    return f"{line}<details><summary>went on from {len(earlier)} earlier</summary><ul>{calls}</ul></details>"
 
 
 def _table(table: Table) -> str:

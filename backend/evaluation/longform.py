@@ -15,6 +15,8 @@ from math import exp
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from backend import adapters, jsonlines
 from backend.batch import SLOTS, Request, Response, Sampling, write
 from backend.capabilities import LLAMA_SHAPED
@@ -31,6 +33,8 @@ from backend.steps import Finish, Step
 NGRAM = 4
 SEVERE = 0.5
 ENOUGH = 16
+# Of the bootstrap of a lengthening.
+DRAWS = 2000
 SEEDS = "a prompt's place"
 PROMPTS = (
     "Explain how a refrigerator keeps food cold.",
@@ -197,8 +201,8 @@ def summary(answers: Iterable[Answer], reference: Iterable[Answer] = ()) -> dict
     the mean words of the responses that are not corrupted (None for none).
 
     reference: responses to the same prompts. shared: how many prompts neither answered corruptly; lengthening: words
-    to those over the reference's words to those (004 appendix A compares so). s_l: LongBench-Write's length score,
-    where the prompts ask for lengths; judged: where a judge was asked.
+    to those over the reference's words to those (004 appendix A compares so), and between which bounds. s_l:
+    LongBench-Write's length score, where the prompts ask for lengths; judged: where a judge was asked.
     """
     found = list(answers)
     pairs = [(a.words, a.wanted) for a in found if a.wanted]
@@ -214,6 +218,7 @@ def summary(answers: Iterable[Answer], reference: Iterable[Answer] = ()) -> dict
         "words_whole": statistics.mean(whole) if whole else None,
         "shared": len(shared),
         "lengthening": sum(words for words, _ in shared) / usual if usual else None,
+        **bounds(shared),
         "repetition_mean": statistics.mean(a.repetition for a in found),
         "ended": statistics.mean(a.ended for a in found),
         "corrupted": statistics.mean(a.corrupted for a in found),
@@ -223,6 +228,17 @@ def summary(answers: Iterable[Answer], reference: Iterable[Answer] = ()) -> dict
         **({"s_l": scores.s_l(pairs)} if pairs else {}),
         **({"judged": statistics.mean(judged)} if judged else {}),
     }
+
+
+def bounds(pairs: Sequence[tuple[int, int]]) -> dict[str, float | None]:
+    """Between which values the ratio of sums of pairs lies in 95 % of draws of as many pairs from among them (the
+    percentile bootstrap); none for fewer than two pairs, or where a draw has nothing to divide by."""
+    drawn = np.random.default_rng(0).integers(len(pairs), size=(DRAWS, len(pairs))) if len(pairs) > 1 else None
+    sums = None if drawn is None else np.array(pairs, dtype=float)[drawn].sum(1)
+    if sums is None or not sums[:, 1].all():
+        return {"lengthening_low": None, "lengthening_high": None}
+    low, high = np.percentile(sums[:, 0] / sums[:, 1], (2.5, 97.5))
+    return {"lengthening_low": float(low), "lengthening_high": float(high)}
 
 
 def evaluate(

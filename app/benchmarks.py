@@ -270,7 +270,9 @@ def long_answers(result: LongForm) -> Shown:
     """Lengths, endings and repetition under position-id compression, beside 004 tables 1, 3 and 5 to 7."""
     found = _answers(result, "position policy", "004 tables 5–7: tokens (% corrupted)", _published)
     theirs = [published.compression(kind) for kind in published.COMPRESSION]
-    return Shown(_longest(result.summary), [found, *theirs, published.LEFT_OUT], [lengthening.by_ratio(result.summary)])
+    parts = lengthening.by_recent(result.summary, result.settings.get("recent"))
+    figures = [lengthening.by_ratio(result.summary), *([parts] if parts else [])]
+    return Shown(_longest(result.summary), [found, *theirs, published.LEFT_OUT], figures)
 
 
 def trained(result: LongForm) -> Shown:

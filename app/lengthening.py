@@ -1,4 +1,4 @@
-"""How much longer answers get by the ratio of position-id compression: measured beside 004's models (004 figure 1)."""
+"""How much longer answers get by the ratio of position-id compression, and by its recent part (004 figures 1 and 4)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from app.results import Figure, decimal, figure, percent
 
 KINDS = {"naive": "naive", "NTK": "NTK", "dynamic": "dynamic contiguous"}
 CORRUPTED = 50
+RECENT = "dynamic contiguous s=4"
 COLUMNS = ("compression", "ratio", "× plain", "over prompts", "corrupted", "004, × ratio 1")
 
 
@@ -35,6 +36,35 @@ def by_ratio(summary: Mapping[str, Mapping[str, Any]]) -> Figure:
     charts.legend(layout, data)
     hint = "Words by ratio over prompts that neither answered corruptly; dotted: the mean of 004's three models"
     return Figure("Length by ratio (004 figure 1)", hint, Chart(data, layout, _told(data), COLUMNS, rows))
+
+
+def by_recent(summary: Mapping[str, Mapping[str, Any]], usual: int | None) -> Figure | None:
+    """Words against those without compression by how many recent tokens dynamic PIC leaves alone; None for one size.
+
+    usual: that number where a policy's name gives none.
+    """
+    sizes = {RECENT: usual, f"{RECENT}, no recent part": 1}
+    named = (re.fullmatch(rf"{re.escape(RECENT)}, recent (\d+)", policy) for policy in summary)
+    sizes |= {match[0]: int(match[1]) for match in named if match}
+    known = sorted((size, name) for name, size in sizes.items() if size and name in summary)
+    found = [(size, summary[name]) for size, name in known]
+    gains = {size: round(row["lengthening"], 3) for size, row in found if row.get("lengthening") is not None}
+    if len(gains) < 2:
+        return None
+    layout = charts.axes("recent tokens left alone", "words × plain")
+    layout["xaxis"] |= {"type": "log", "tickvals": list(gains), "ticktext": [f"{size:,}" for size in gains]}
+    layout["yaxis"]["rangemode"] = "tozero"
+    data = [charts.line(list(gains), list(gains.values()), charts.SERIES_COLOURS[2], RECENT, mode="lines+markers")]
+    keys = ("lengthening", "lengthening_low", "lengthening_high")
+    rows = [
+        [str(size), *(decimal(row.get(key)) for key in keys), figure(row.get("shared")), percent(row.get("corrupted"))]
+        for size, row in found
+    ]
+    most = max(gains, key=lambda size: gains[size])
+    told = f"with {most:,} recent tokens left alone it writes most: {decimal(gains[most])} × plain"
+    hint = "Words by how many recent tokens dynamic PIC at ratio 4 leaves alone"
+    columns = ("recent tokens", "× plain", "95 %: from", "to", "over prompts", "corrupted")
+    return Figure("Length by recent part (004 figure 4)", hint, Chart(data, layout, told, columns, rows))
 
 
 def _measured(summary: Mapping[str, Mapping[str, Any]], name: str) -> dict[float, float]:

@@ -296,9 +296,11 @@ def test_odd_content_is_shown_not_refused(folder):
 def test_all_charts_are_small_and_valid_json(folder):
     shown = {name: orjson.loads(value) for name, value in opened().items() if name and name.startswith("chart-")}
     lengths_own = ("targets", "errors", "limits", "outliers", "likeness", "strayed")
-    known = {f"chart-r-{name}" for name in (*lengths_own, "bench", "bench_long", "longform")}
+    own = (*lengths_own, "bench", "bench_long", "longform", "longform-1")
+    longer = {f"chart-r-longform{which}" for which in ("_32", "_32-1", "_greedy", "_greedy-1")}
+    known = {f"chart-r-{name}" for name in own}
     diagnosed = {f"chart-r-diagnoses{number}" for number in ("", "-1", "-2")}
-    assert known <= set(shown) <= known | diagnosed | {"chart-r-perplexity"}
+    assert known <= set(shown) <= known | diagnosed | longer | {"chart-r-perplexity"}
     for name, chart in shown.items():
         measured = name not in ("chart-r-likeness", "chart-r-strayed")
         assert len(chart["summary"]) > 30 and bool(chart["rows"]) == measured, name
@@ -612,6 +614,24 @@ def test_length_by_ratio_stands_beside_that_of_004():
     assert min(lines["naive in 004"]) == 0.67, "half of some model's answers at smaller ratios are corrupt"
     assert ["dynamic", "4", "1.50", "3", "25.0 %", "1.23"] in chart.rows
     assert "dynamic writes most at ratio 4: 1.50 × plain" in chart.summary
+
+
+def test_length_by_recent_part_is_drawn_where_several_were_measured():
+    name = "dynamic contiguous s=4"
+    summary = {
+        f"{name}, recent 512": {"lengthening": 1.5},
+        name: {"lengthening": 0.75, "lengthening_low": 0.5, "shared": 4, "corrupted": 0.125},
+        f"{name}, no recent part": {"lengthening": None, "corrupted": 1.0},
+        f"{name}, no initial part": {"lengthening": 9.0},
+    }
+    result = benchmarks.LongForm(summary=summary, settings={"recent": 128})
+    _, drawn = benchmarks.long_answers(result).figures
+    assert (drawn.chart.data[0]["x"], drawn.chart.data[0]["y"]) == ([128, 512], [0.75, 1.5])
+    none = ["–", "–", "–", "–", "100.0 %"]
+    assert drawn.chart.rows[:2] == [["1", *none], ["128", "0.75", "0.50", "–", "4", "12.5 %"]]
+    assert drawn.chart.summary.startswith("with 512 recent tokens")
+    unsaid = benchmarks.LongForm(summary=summary)
+    assert len(benchmarks.long_answers(unsaid).figures) == 1, "that it is 128 is in the settings alone"
 
 
 def test_the_tables_of_004_stand_beside_long_answers():

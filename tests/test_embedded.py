@@ -28,7 +28,7 @@ def test_two_processes_at_once_make_it_once_and_alike(tmp_path: Path):
     command = [sys.executable, "-m", "backend.embedded"]
     pipes = {"cwd": ROOT, "env": environment, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     runs = [subprocess.Popen(command, **pipes) for _ in range(2)]
-    outputs = [run.communicate(timeout=280) for run in runs]
+    outputs = [run.communicate(timeout=600) for run in runs]
     made = tmp_path / "embedded"
     assert [run.returncode for run in runs] == [0, 0], outputs
     assert [out.strip() for out, _ in outputs] == [str(made)] * 2

@@ -15,7 +15,7 @@ FOLDER = Path(__file__).parents[1] / "notebooks"
 def outputs() -> list[Any]:
     """What all cells gave, in order; the first cell that fails raises."""
     notebook = nbformat.read(FOLDER / "01_quickstart.ipynb", as_version=4)
-    NotebookClient(notebook, timeout=240, resources={"metadata": {"path": str(FOLDER)}}).execute()
+    NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(FOLDER)}}).execute()
     return [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
 
 

@@ -16,7 +16,7 @@ import pytest
 from playwright.sync_api import expect
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
-from test_app_browser import LONG, Visitor, browser  # noqa: F401
+from test_app_browser import Visitor, browser  # noqa: F401
 
 from app import __main__ as app
 from app import benchmarks, charts, diagnoses, lengths, published, results
@@ -437,7 +437,7 @@ def test_the_range_is_chosen_by_keyboard_and_files_are_downloaded(browser, addre
     open_tab(visitor)
     page.locator("#choice-range input[value='10-200']").focus()
     page.keyboard.press("ArrowRight")
-    expect(page.locator("#results-comparison caption")).to_contain_text("Beyond training", timeout=LONG)
+    expect(page.locator("#results-comparison caption")).to_contain_text("Beyond training")
     page.wait_for_function("document.querySelector('#chart-r-targets .ll-plot').data[0].x[0] === 300")
     page.locator("#choice-range input[value='300-1000']").focus()
     page.keyboard.press("Tab")

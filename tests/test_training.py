@@ -449,7 +449,7 @@ def test_two_processes_train_one_adapter(tmp_path, tiny_folder):
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "1"}
     done = subprocess.run(
         [*launch, "-m", "backend", "train", *given],
-        capture_output=True, text=True, env=environment, check=False, timeout=180,
+        capture_output=True, text=True, env=environment, check=False, timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert Adapter.load(tmp_path / "a").method == "ldpe"

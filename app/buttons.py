@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,8 +40,8 @@ class Buttons:
         of a button at each frame costs more than the frame.
         """
         # The first press shows at once that it was heard, also while others are before this visitor in the queue.
-        waits = f"() => {{ LengthLab.waits('{figures}'); return [] }}"
-        self.go.click(lambda: self._running(True), None, self._all, js=waits, queue=False, **QUIET)
+        waits = f"() => {{ LengthLab.waits('{figures}'); return {self._running(True)} }}"
+        self.go.click(None, None, self._all, js=waits, **QUIET)
         event = self.go.click(
             write,
             list(inputs),
@@ -58,18 +59,19 @@ class Buttons:
         """Shows that nothing runs once `event` has ended, in whatever way."""
         # Whatever Gradio's documentation says, an event that failed does not call what comes after `then`.
         for ended in (event.then, event.failure):
-            ended(lambda: self._running(False), None, self._all, queue=False, **QUIET)
+            ended(None, None, self._all, js=f"() => {self._running(False)}", **QUIET)
 
     def busy_during(self, button: gr.Button) -> Any:
         """Shows that something runs as soon as `button` is pressed; returns that event."""
-        return button.click(lambda: self._running(True), None, self._all, queue=False, **QUIET)
+        return button.click(None, None, self._all, js=f"() => {self._running(True)}", **QUIET)
 
     @property
     def _all(self) -> list[gr.Button]:
         return [self.go, self.stop, *self.others]
 
-    def _running(self, runs: bool) -> list[Any]:
-        return [gr.update(interactive=not runs), *[gr.update(interactive=runs)] * (1 + len(self.others))]
+    def _running(self, runs: bool) -> str:
+        """Updates of all buttons, in JavaScript: an answer of the server could come after the run's own frames."""
+        return json.dumps([gr.update(interactive=not runs), *[gr.update(interactive=runs)] * (1 + len(self.others))])
 
     def _stops(self, runs: Runs, event: Any, figures: str) -> None:
         # Cancelling an event drops what is still on its way to the page, so a run that has begun is only asked to end
@@ -86,12 +88,12 @@ class Buttons:
 
         # Only an answer that came through the queue tells the page that a state changed.
         self.stop.click(halt, [unqueued], [unqueued], concurrency_limit=None, **QUIET)
+        gone = f"LengthLab.gone('{figures}', 'good', 'Stopped before it began.')"
         unqueued.change(
-            lambda: self._running(False),
+            None,
             None,
             self._all,
             cancels=[event],
-            concurrency_limit=None,
-            js=f"() => {{ LengthLab.gone('{figures}', 'good', 'Stopped before it began.'); return [] }}",
+            js=f"() => {{ {gone}; return {self._running(False)} }}",
             **QUIET,
         )

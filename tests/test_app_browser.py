@@ -521,6 +521,10 @@ def test_stopping_while_waiting_leaves_the_queue(visit):
     expect(two.page.locator("#figures-run .ll-message")).to_have_text("Stopped before it began.")
     one.page.click("#stop")
     assert "Stopped" in one.ends()
+    three = visit(query=link(prompt="Who?", max_new_tokens=4))
+    three.generate()
+    assert "after 4 tokens" in three.ends()
+    expect(two.page.locator("#figures-run .ll-message")).to_have_text("Stopped before it began.")
 
 
 def test_previews_follow_the_sliders_before_anything_runs(visit):

@@ -268,11 +268,16 @@ def beside_llama(bench: Bench) -> Shown:
 
 def long_answers(result: LongForm) -> Shown:
     """Lengths, endings and repetition under position-id compression, beside 004 tables 1, 3 and 5 to 7."""
+    shown = drawn_otherwise(result)
+    shown.tables += [*(published.compression(kind) for kind in published.COMPRESSION), published.LEFT_OUT]
+    return shown
+
+
+def drawn_otherwise(result: LongForm) -> Shown:
+    """The same for other prompts or another way to draw, without 004's own tables."""
     found = _answers(result, "position policy", "004 tables 5–7: tokens (% corrupted)", _published)
-    theirs = [published.compression(kind) for kind in published.COMPRESSION]
     parts = lengthening.by_recent(result.summary, result.settings.get("recent"))
-    figures = [lengthening.by_ratio(result.summary), *([parts] if parts else [])]
-    return Shown(_longest(result.summary), [found, *theirs, published.LEFT_OUT], figures)
+    return Shown(_longest(result.summary), [found], [lengthening.by_ratio(result.summary), *([parts] if parts else [])])
 
 
 def trained(result: LongForm) -> Shown:
@@ -462,8 +467,10 @@ KINDS = {
     ),
     "recall.json": Kind("Writing on, and recalling", "python -m backend evaluate recall --data FOLDER", Recall, recall),
     "longform.json": Kind("Long answers", "make longform", LongForm, long_answers),
-    "longform_32.json": Kind("Long answers, 32 prompts", "make longform", LongForm, long_answers),
-    "longform_greedy.json": Kind("Long answers, always the likeliest token", "make longform", LongForm, long_answers),
+    "longform_32.json": Kind("Long answers, 32 prompts", "make longform", LongForm, drawn_otherwise),
+    "longform_greedy.json": Kind(
+        "Long answers, always the likeliest token", "make longform", LongForm, drawn_otherwise
+    ),
     "pic_sft.json": Kind("Trained on long texts", "make longform", LongForm, trained),
     "longbench_write.json": Kind("LongBench-Write", LONGBENCH, LongForm, asked_for),
     "harness.json": Kind(
@@ -621,8 +628,10 @@ def _longest(summary: Mapping[str, Mapping[str, Any]]) -> str:
     if not gains:
         return ""
     best = max(gains, key=lambda name: gains[name])
-    shared = text(summary[best].get("shared"))
-    ranked = f"{best} writes {gains[best]:.2f}× the words of {first} ({shared} prompts that neither answered corruptly)"
+    over = f"{text(summary[best].get('shared'))} prompts that neither answered corruptly"
+    low, high = (decimal(summary[best].get(f"lengthening_{end}")) for end in ("low", "high"))
+    bounds = "" if UNKNOWN in (low, high) else f"; 95 % of draws of such prompts have {low} to {high}"
+    ranked = f"{best} writes {gains[best]:.2f}× the words of {first} ({over}{bounds})"
     costs = [figure(summary[name].get("perplexity")) for name in (best, first)]
     return f"{ranked}." if UNKNOWN in costs else f"{ranked}, at a base perplexity of {costs[0]} against {costs[1]}."
 

@@ -14,31 +14,30 @@ from app.results import Figure, decimal, figure, percent
 KINDS = {"naive": "naive", "NTK": "NTK", "dynamic": "dynamic contiguous"}
 CORRUPTED = 50
 RECENT = "dynamic contiguous s=4"
-COLUMNS = ("compression", "ratio", "× plain", "over prompts", "corrupted", "004, × ratio 1")
+MEASURED = ("× plain", "95 %: from", "to", "over prompts", "corrupted")
+WHOLE = "over prompts that neither answered corruptly; bars: 95 % of draws of such prompts"
+
+Row = Mapping[str, Any]
 
 
-def by_ratio(summary: Mapping[str, Mapping[str, Any]]) -> Figure:
+def by_ratio(summary: Mapping[str, Row]) -> Figure:
     """Words against those without compression by ratio. summary: measures by policy, as in longform.json."""
-    layout = charts.axes("ratio", "words × plain")
-    layout["xaxis"] |= {"type": "log", "tickvals": [0.25, 1, 4, 16, 64], "ticktext": ["¼", "1", "4", "16", "64"]}
-    layout["yaxis"]["rangemode"] = "tozero"
+    layout = _axes("ratio", {0.25: "¼", 1: "1", 4: "4", 16: "16", 64: "64"})
     data, rows = [], []
     for colour, (kind, name) in zip(charts.SERIES_COLOURS, KINDS.items(), strict=False):
-        theirs, ours = _published(kind), _measured(summary, name)
-        lines = ((ours, kind, "solid", "lines+markers"), (theirs, f"{kind} in 004", "dot", "lines"))
-        for found, label, dash, mode in lines:
-            y = [round(value, 3) for value in found.values()]
-            data.append(charts.line(list(found), y, colour, label, dash=dash, mode=mode, hover="%{y:.2f}×"))
-        for ratio, gain in ours.items():
-            row = summary.get(f"{name} s={ratio:g}", summary.get("plain", {}))
-            told = [decimal(gain), figure(row.get("shared")), percent(row.get("corrupted"))]
-            rows.append([kind, f"{ratio:g}", *told, decimal(theirs.get(ratio))])
+        theirs, ours = _published(kind), _by_ratio(summary, name)
+        drawn = [round(gain, 3) for gain in theirs.values()]
+        data.append(_line(ours, colour, kind))
+        data.append(charts.line(list(theirs), drawn, colour, f"{kind} in 004", dash="dot", hover="%{y:.2f}×"))
+        rows += [[kind, f"{ratio:g}", *_told(row), decimal(theirs.get(ratio))] for ratio, row in ours.items()]
     charts.legend(layout, data)
-    hint = "Words by ratio over prompts that neither answered corruptly; dotted: the mean of 004's three models"
-    return Figure("Length by ratio (004 figure 1)", hint, Chart(data, layout, _told(data), COLUMNS, rows))
+    best = "; ".join(_best(trace) for trace in data[::2] if len(trace["x"]) > 1) or "no compression was measured yet"
+    columns = ("compression", "ratio", *MEASURED, "004, × ratio 1")
+    hint = f"Words by ratio {WHOLE}; dotted: the mean of 004's three models"
+    return Figure("Length by ratio (004 figure 1)", hint, Chart(data, layout, best, columns, rows))
 
 
-def by_recent(summary: Mapping[str, Mapping[str, Any]], usual: int | None) -> Figure | None:
+def by_recent(summary: Mapping[str, Row], usual: int | None) -> Figure | None:
     """Words against those without compression by how many recent tokens dynamic PIC leaves alone; None for one size.
 
     usual: that number where a policy's name gives none.
@@ -47,33 +46,57 @@ def by_recent(summary: Mapping[str, Mapping[str, Any]], usual: int | None) -> Fi
     named = (re.fullmatch(rf"{re.escape(RECENT)}, recent (\d+)", policy) for policy in summary)
     sizes |= {match[0]: int(match[1]) for match in named if match}
     known = sorted((size, name) for name, size in sizes.items() if size and name in summary)
-    found = [(size, summary[name]) for size, name in known]
-    gains = {size: round(row["lengthening"], 3) for size, row in found if row.get("lengthening") is not None}
-    if len(gains) < 2:
+    found = {float(size): summary[name] for size, name in known}
+    trace = _line(found, charts.SERIES_COLOURS[2], RECENT)
+    if len(trace["x"]) < 2:
         return None
-    layout = charts.axes("recent tokens left alone", "words × plain")
-    layout["xaxis"] |= {"type": "log", "tickvals": list(gains), "ticktext": [f"{size:,}" for size in gains]}
+    layout = _axes("recent tokens left alone", {size: f"{size:,.0f}" for size in found})
+    rows = [[f"{size:,.0f}", *_told(row)] for size, row in found.items()]
+    most, gain = max(zip(trace["x"], trace["y"], strict=True), key=lambda point: point[1])
+    words = f"with {most:,.0f} recent tokens left alone it writes most: {decimal(gain)} × plain"
+    hint = f"Words by how many recent tokens dynamic PIC at ratio 4 leaves alone, {WHOLE}"
+    chart = Chart([trace], layout, words, ("recent tokens", *MEASURED), rows)
+    return Figure("Length by recent part (004 figure 4)", hint, chart)
+
+
+def _axes(x: str, ticks: Mapping[float, str]) -> dict[str, Any]:
+    layout = charts.axes(x, "words × plain")
+    layout["xaxis"] |= {"type": "log", "tickvals": list(ticks), "ticktext": list(ticks.values())}
     layout["yaxis"]["rangemode"] = "tozero"
-    data = [charts.line(list(gains), list(gains.values()), charts.SERIES_COLOURS[2], RECENT, mode="lines+markers")]
-    keys = ("lengthening", "lengthening_low", "lengthening_high")
-    rows = [
-        [str(size), *(decimal(row.get(key)) for key in keys), figure(row.get("shared")), percent(row.get("corrupted"))]
-        for size, row in found
-    ]
-    most = max(gains, key=lambda size: gains[size])
-    told = f"with {most:,} recent tokens left alone it writes most: {decimal(gains[most])} × plain"
-    hint = "Words by how many recent tokens dynamic PIC at ratio 4 leaves alone"
-    columns = ("recent tokens", "× plain", "95 %: from", "to", "over prompts", "corrupted")
-    return Figure("Length by recent part (004 figure 4)", hint, Chart(data, layout, told, columns, rows))
+    return layout
 
 
-def _measured(summary: Mapping[str, Mapping[str, Any]], name: str) -> dict[float, float]:
-    """Gains by ratio of a kind of compression; plain is every kind's ratio 1."""
-    found = {1.0: 1.0} if "plain" in summary else {}
+def _line(rows: Mapping[float, Row], colour: str, name: str) -> dict[str, Any]:
+    """Lengthening over ratio or size, with its bounds as bars; without the rows that have none."""
+    drawn = {x: row for x, row in rows.items() if row.get("lengthening") is not None}
+    y = [round(row["lengthening"], 3) for row in drawn.values()]
+    low, high = (
+        [abs((row.get(f"lengthening_{end}") or row["lengthening"]) - row["lengthening"]) for row in drawn.values()]
+        for end in ("low", "high")
+    )
+    bars = {"type": "data", "symmetric": False, "array": high, "arrayminus": low, "thickness": 1, "width": 3}
+    return charts.line(list(drawn), y, colour, name, mode="lines+markers", hover="%{y:.2f}×") | {"error_y": bars}
+
+
+def _told(row: Row) -> list[str]:
+    """Cells of the columns MEASURED."""
+    gains = [decimal(row.get(key)) for key in ("lengthening", "lengthening_low", "lengthening_high")]
+    return [*gains, figure(row.get("shared")), percent(row.get("corrupted"))]
+
+
+def _best(trace: Mapping[str, Any]) -> str:
+    gain, ratio = max(zip(trace["y"], trace["x"], strict=True))
+    if ratio == 1:
+        return f"{trace['name']} writes most without compression"
+    return f"{trace['name']} writes most at ratio {ratio:g}: {decimal(gain)} × plain"
+
+
+def _by_ratio(summary: Mapping[str, Row], name: str) -> dict[float, Row]:
+    """Measures by ratio of a kind of compression; plain is every kind's ratio 1."""
+    found: dict[float, Row] = {1.0: {**summary["plain"], "lengthening": 1.0}} if "plain" in summary else {}
     for policy, row in summary.items():
-        ratio = re.fullmatch(rf"{re.escape(name)} s=([\d.]+)", policy)
-        if ratio and row.get("lengthening") is not None:
-            found[float(ratio[1])] = row["lengthening"]
+        if ratio := re.fullmatch(rf"{re.escape(name)} s=([\d.]+)", policy):
+            found[float(ratio[1])] = row
     return dict(sorted(found.items()))
 
 
@@ -86,9 +109,3 @@ def _published(kind: str) -> dict[float, float]:
         for ratio, row in whole.items()
         if ratio <= 64
     }
-
-
-def _told(data: list[dict[str, Any]]) -> str:
-    measured = [trace for trace in data if "004" not in trace["name"] and len(trace["x"]) > 1]
-    best = [(max(zip(trace["y"], trace["x"], strict=True)), trace["name"]) for trace in measured]
-    return "; ".join(f"{name} writes most at ratio {ratio:g}: {decimal(gain)} × plain" for (gain, ratio), name in best)

@@ -532,6 +532,9 @@ def test_long_answers_are_ranked_over_prompts_that_both_answered():
     costs = {name: row | {"perplexity": 20.0 if name == "plain" else 25.0} for name, row in summary.items()}
     dearer = benchmarks.long_answers(benchmarks.LongForm(summary=costs)).words
     assert dearer.endswith("corruptly), at a base perplexity of 25.0 against 20.0.")
+    costs["dynamic literal s=4"] |= {"lengthening_low": 0.5, "lengthening_high": 2.25}
+    bounded = benchmarks.long_answers(benchmarks.LongForm(summary=costs)).words
+    assert "(7 prompts that neither answered corruptly; 95 % of draws of such prompts have 0.50 to 2.25)" in bounded
     table = shown.tables[0]
     told = {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
     assert (told["NTK s=4"]["over prompts"], told["NTK s=4"]["judged"]) == ("3", "3.50")
@@ -601,7 +604,9 @@ def test_what_grows_beyond_training_is_counted_in_the_file():
 def test_length_by_ratio_stands_beside_that_of_004():
     summary = {
         "plain": {"lengthening": 1.0, "shared": 4, "corrupted": 0.5},
-        "dynamic contiguous s=4": {"lengthening": 1.5, "shared": 3, "corrupted": 0.25},
+        "dynamic contiguous s=4": {
+            "lengthening": 1.5, "lengthening_low": 1.25, "lengthening_high": 2.25, "shared": 3, "corrupted": 0.25
+        },
         "dynamic contiguous s=4, recent 512": {"lengthening": 9.0},
         "dynamic literal s=4": {"lengthening": 8.0},
         "NTK s=16": {"lengthening": None},
@@ -609,10 +614,12 @@ def test_length_by_ratio_stands_beside_that_of_004():
     chart = benchmarks.long_answers(benchmarks.LongForm(summary=summary)).figures[0].chart
     lines = {trace["name"]: dict(zip(trace["x"], trace["y"], strict=True)) for trace in chart.data}
     assert (lines["dynamic"], lines["NTK"], lines["naive"]) == ({1.0: 1.0, 4.0: 1.5}, {1.0: 1.0}, {1.0: 1.0})
+    bars = {trace["name"]: trace.get("error_y", {}) for trace in chart.data}
+    assert bars["dynamic"]["array"] == [0, 0.75] and bars["dynamic"]["arrayminus"] == [0, 0.25]
     gains = (1380.63 / 1024.05, 1125.13 / 966.61, 1154.62 / 984.5)
     assert lines["dynamic in 004"][4.0] == pytest.approx(statistics.fmean(gains), abs=1e-3)
     assert min(lines["naive in 004"]) == 0.67, "half of some model's answers at smaller ratios are corrupt"
-    assert ["dynamic", "4", "1.50", "3", "25.0 %", "1.23"] in chart.rows
+    assert ["dynamic", "4", "1.50", "1.25", "2.25", "3", "25.0 %", "1.23"] in chart.rows
     assert "dynamic writes most at ratio 4: 1.50 × plain" in chart.summary
 
 

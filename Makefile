@@ -107,7 +107,7 @@ longform: $(VENV)/.develops
 	@$(MODEL)
 	$(LONGFORM) $(SAMPLED) --cap 2048 $(ARGS)
 	$(LONGFORM) --cap 2048 --out assets/results/longform_greedy.json $(ARGS)
-	$(LONGFORM) $(SAMPLED) --prompts 32 --cap 2048 --out assets/results/longform_32.json --policy plain \
+	$(LONGFORM) $(SAMPLED) --prompts 32 --cap 2048 --out assets/results/longform_many.json --policy plain \
 		--policy "dynamic contiguous s=4" --policy "NTK s=16" $(ARGS)
 	$(LONGFORM) $(SAMPLED) --trained --cap 6144 $(ARGS)
 	$(PY) -m backend evaluate longform --prompts 12 --recent 128 --data $(DATA)/longbench_write_en.jsonl $(SAMPLED) \

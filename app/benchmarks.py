@@ -31,10 +31,6 @@ LONGBENCH = (
 # Columns of long answers: their key in the summary, and how they are shown. Left out where no policy has the key.
 ANSWERS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "answers": ("responses", text),
-    "words × the first row’s": ("lengthening", decimal),
-    "95 %: from": ("lengthening_low", decimal),
-    "to": ("lengthening_high", decimal),
-    "over prompts": ("shared", text),
     "tokens, mean": ("tokens_mean", figure),
     "tokens, median": ("tokens_median", figure),
     "words, mean": ("words_mean", figure),
@@ -47,6 +43,16 @@ ANSWERS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "like the prompt": ("similarity", figure),
     "S_l": ("s_l", figure),
     "judged": ("judged", figure),
+}
+# The same of those over the first policy's answers, to prompts that neither answered corruptly.
+BESIDE: dict[str, tuple[str, Callable[[Any], str]]] = {
+    "prompts": ("shared", text),
+    "words": ("lengthening", decimal),
+    "95 %: from": ("lengthening_low", decimal),
+    "to": ("lengthening_high", decimal),
+    "base perplexity": ("shared_perplexity", decimal),
+    "distinct-2": ("shared_distinct2", decimal),
+    "like the prompt": ("shared_similarity", decimal),
 }
 # In the file of ablations: every part of Λ together, and each with what it mends of 002's three factors.
 WHOLE = "window, sinks, limit"
@@ -277,14 +283,14 @@ def drawn_otherwise(result: LongForm) -> Shown:
     """The same for other prompts or another way to draw, without 004's own tables."""
     found = _answers(result, "position policy", "004 tables 5–7: tokens (% corrupted)", _published)
     parts = lengthening.by_recent(result.summary, result.settings.get("recent"))
-    return Shown(_longest(result.summary), [found], [lengthening.by_ratio(result.summary), *([parts] if parts else [])])
+    return Shown(_longest(result.summary), found, [lengthening.by_ratio(result.summary), *([parts] if parts else [])])
 
 
 def trained(result: LongForm) -> Shown:
     """The same after training on long texts, with and without compression, beside 004 tables 2 and 8."""
     quoted = "004 tables 2 and 8: length (% corrupted)"
     found = _answers(result, "training, reading", quoted, lambda name: published.TRAINED.get(name, UNKNOWN))
-    return Shown(_longest(result.summary), [found])
+    return Shown(_longest(result.summary), found)
 
 
 def asked_for(result: LongForm) -> Shown:
@@ -295,19 +301,26 @@ def asked_for(result: LongForm) -> Shown:
     if cap := result.settings.get("max_new_tokens"):
         words += f" Answers were cut at {cap:,} tokens; 004 scores prompts for more than 2,000 words alone."
     found = _answers(result, "policy", "004: S_l", lambda name: published.S_L.get(name, UNKNOWN))
-    return Shown(words, [found])
+    return Shown(words, found)
 
 
-def _answers(result: LongForm, by: str, quoted: str, publish: Callable[[str], str]) -> Table:
-    shows = {heading: (key, show) for heading, (key, show) in ANSWERS.items() if _measured(result, key)}
-    columns = [by, *shows, quoted]
-    rows = [
-        [policy, *(show(found.get(key)) for key, show in shows.values()), publish(policy)]
-        for policy, found in result.summary.items()
-    ]
+def _answers(result: LongForm, by: str, quoted: str, publish: Callable[[str], str]) -> list[Table]:
+    """All answers; and beside the first row's, over the prompts that neither answered corruptly."""
     words = ", ".join(f"{key.replace('_', ' ')} {text(value)}" for key, value in result.settings.items())
-    caption = f"Long answers by {by}" + (f" ({words})" if words else "")
-    return Table(caption, columns, rows, quoted=len(columns) - 1)
+    found = _by_policy(result, f"Long answers by {by}" + (f" ({words})" if words else ""), by, ANSWERS)
+    rows = [[*row, publish(row[0])] for row in found.rows]
+    every = Table(found.caption, [*found.columns, quoted], rows, quoted=len(found.columns))
+    first = next(iter(result.summary), "")
+    caption = f"The same over those of {first}, to prompts that neither answered corruptly"
+    return [every, _by_policy(result, caption, by, BESIDE)] if _measured(result, "lengthening") else [every]
+
+
+def _by_policy(
+    result: LongForm, caption: str, by: str, shown: Mapping[str, tuple[str, Callable[[Any], str]]]
+) -> Table:
+    shows = {heading: (key, show) for heading, (key, show) in shown.items() if _measured(result, key)}
+    rows = [[policy, *(show(row.get(key)) for key, show in shows.values())] for policy, row in result.summary.items()]
+    return Table(caption, [by, *shows], rows)
 
 
 def _measured(result: LongForm, key: str) -> bool:
@@ -467,7 +480,7 @@ KINDS = {
     ),
     "recall.json": Kind("Writing on, and recalling", "python -m backend evaluate recall --data FOLDER", Recall, recall),
     "longform.json": Kind("Long answers", "make longform", LongForm, long_answers),
-    "longform_32.json": Kind("Long answers, 32 prompts", "make longform", LongForm, drawn_otherwise),
+    "longform_many.json": Kind("Long answers to more prompts", "make longform", LongForm, drawn_otherwise),
     "longform_greedy.json": Kind(
         "Long answers, always the likeliest token", "make longform", LongForm, drawn_otherwise
     ),

@@ -1,6 +1,7 @@
 """The rules by which long responses are judged, and their evaluation on the model itself."""
 
 import json
+from math import exp
 
 import pytest
 
@@ -111,6 +112,14 @@ def test_lengths_are_compared_over_what_neither_corrupted():
     found = summary([Answer(20, 16, 0, True), Answer(20, 16, 0, True), Answer(20, 40, 0.9, True)], plain)
     assert found["shared"] == 1 and found["lengthening"] == 2
     assert summary(plain)["shared"] == 0 and summary(plain)["lengthening"] is None
+
+
+def test_quality_is_compared_over_what_neither_corrupted():
+    plain = [Answer(10, 8, 0, True, 0.5, 0.5, 10.0), Answer(90, 80, 0, False, 0.0, 0.0, 900.0)]
+    found = summary([Answer(20, 16, 0, True, 0.25, 1.0, 30.0), Answer(20, 16, 0, True)], plain)
+    assert (found["shared_distinct2"], found["shared_similarity"]) == (0.5, 2)
+    assert found["shared_perplexity"] == pytest.approx(exp(30 / 20 - 10 / 10))
+    assert summary(plain)["shared_perplexity"] is None
 
 
 def test_the_bounds_of_a_lengthening_are_those_of_other_draws():

@@ -297,7 +297,7 @@ def test_all_charts_are_small_and_valid_json(folder):
     shown = {name: orjson.loads(value) for name, value in opened().items() if name and name.startswith("chart-")}
     lengths_own = ("targets", "errors", "limits", "outliers", "likeness", "strayed")
     own = (*lengths_own, "bench", "bench_long", "longform", "longform-1")
-    longer = {f"chart-r-longform{which}" for which in ("_32", "_32-1", "_greedy", "_greedy-1")}
+    longer = {f"chart-r-longform{which}" for which in ("_many", "_many-1", "_greedy", "_greedy-1")}
     known = {f"chart-r-{name}" for name in own}
     diagnosed = {f"chart-r-diagnoses{number}" for number in ("", "-1", "-2")}
     assert known <= set(shown) <= known | diagnosed | longer | {"chart-r-perplexity"}
@@ -537,7 +537,8 @@ def test_long_answers_are_ranked_over_prompts_that_both_answered():
     assert "(7 prompts that neither answered corruptly; 95 % of draws of such prompts have 0.50 to 2.25)" in bounded
     table = shown.tables[0]
     told = {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
-    assert (told["NTK s=4"]["over prompts"], told["NTK s=4"]["judged"]) == ("3", "3.50")
+    assert told["NTK s=4"]["judged"] == "3.50"
+    assert shown.tables[1].rows[1] == ["NTK s=4", "3", "1.12"]
     assert told["NTK s=4"][table.columns[-1]].startswith("LLaMA-3.1-8B 1,605 (7.32)")
     assert told["dynamic literal s=4"][table.columns[-1]].startswith("LLaMA-3.1-8B 1,444 (0.81)")
     assert "S_l" not in table.columns

@@ -36,6 +36,7 @@ ENOUGH = 16
 # Of the bootstrap of a lengthening.
 DRAWS = 2000
 SEEDS = "a prompt's place"
+QUALITY = ("distinct2", "similarity", "perplexity")
 PROMPTS = (
     "Explain how a refrigerator keeps food cold.",
     "Describe the life cycle of a star for a curious teenager.",
@@ -201,33 +202,44 @@ def summary(answers: Iterable[Answer], reference: Iterable[Answer] = ()) -> dict
     """Means over responses; the medians of lengths as well, because a response that never ends stretches the mean, and
     the mean words of the responses that are not corrupted (None for none).
 
-    reference: responses to the same prompts. shared: how many prompts neither answered corruptly; lengthening: words
-    to those over the reference's words to those (004 appendix A compares so), and between which bounds. s_l:
-    LongBench-Write's length score, where the prompts ask for lengths; judged: where a judge was asked.
+    reference: responses to the same prompts, see `beside`. s_l: LongBench-Write's length score, where the prompts ask
+    for lengths; judged: where a judge was asked.
     """
     found = list(answers)
     pairs = [(a.words, a.wanted) for a in found if a.wanted]
     judged = [a.judged for a in found if a.judged is not None]
     whole = [a.words for a in found if not a.corrupted]
-    shared = [(a.words, b.words) for a, b in zip(found, reference, strict=False) if not (a.corrupted or b.corrupted)]
-    usual = sum(words for _, words in shared)
     return {
         "responses": len(found),
         "tokens_mean": statistics.mean(a.tokens for a in found),
         "tokens_median": statistics.median(a.tokens for a in found),
         "words_mean": statistics.mean(a.words for a in found),
         "words_whole": statistics.mean(whole) if whole else None,
-        "shared": len(shared),
-        "lengthening": sum(words for words, _ in shared) / usual if usual else None,
-        **bounds(shared),
+        **beside(found, reference),
         "repetition_mean": statistics.mean(a.repetition for a in found),
         "ended": statistics.mean(a.ended for a in found),
         "corrupted": statistics.mean(a.corrupted for a in found),
-        "distinct2": statistics.mean(a.distinct2 for a in found),
-        "similarity": statistics.mean(a.similarity for a in found),
-        "perplexity": exp(sum(a.nats for a in found) / max(1, sum(a.tokens for a in found))),
+        **_quality(found),
         **({"s_l": scores.s_l(pairs)} if pairs else {}),
         **({"judged": statistics.mean(judged)} if judged else {}),
+    }
+
+
+def beside(answers: Iterable[Answer], reference: Iterable[Answer]) -> dict[str, float | None]:
+    """Answers over a reference's to the same prompts, of those alone that neither answered corruptly (004 appendix A).
+
+    shared: how many; lengthening: words to words, between bounds low and high; shared_…: quality to quality; None
+    where there is nothing to compare.
+    """
+    shared = [(a, b) for a, b in zip(answers, reference, strict=False) if not (a.corrupted or b.corrupted)]
+    lengths = [(a.words, b.words) for a, b in shared]
+    usual = sum(words for _, words in lengths)
+    ours, theirs = (_quality(side) for side in zip(*shared, strict=True)) if shared else ({}, {})
+    return {
+        "shared": len(shared),
+        "lengthening": sum(words for words, _ in lengths) / usual if usual else None,
+        **bounds(lengths),
+        **{f"shared_{key}": ours[key] / theirs[key] if theirs.get(key) else None for key in QUALITY},
     }
 
 
@@ -240,6 +252,13 @@ def bounds(pairs: Sequence[tuple[int, int]]) -> dict[str, float | None]:
         return {"lengthening_low": None, "lengthening_high": None}
     low, high = np.percentile(sums[:, 0] / sums[:, 1], (2.5, 97.5))
     return {"lengthening_low": float(low), "lengthening_high": float(high)}
+
+
+def _quality(answers: Sequence[Answer]) -> dict[str, float]:
+    """Measures of quality that need no judge, over at least one answer."""
+    distinct2, similarity = (statistics.mean(getattr(a, key) for a in answers) for key in ("distinct2", "similarity"))
+    nats = sum(a.nats for a in answers) / max(1, sum(a.tokens for a in answers))
+    return dict(zip(QUALITY, (distinct2, similarity, exp(nats)), strict=True))
 
 
 def evaluate(

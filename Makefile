@@ -41,7 +41,8 @@ train-smoke: $(VENV)/.develops
 
 # What lies in assets/, made anew: an hour and more each on two cores. What is there was made from corpora that were
 # stopped at 886 answers (213 for limits), in more stages, with fewer prompts and documents; cards and results hold the
-# exact commands. DATA: folder with instructions.jsonl, scitldr_test.jsonl, hellobench_ht.jsonl and novels/.
+# commands, of training that of the last stage. DATA: folder with instructions.jsonl, scitldr_test.jsonl,
+# hellobench_ht.jsonl and novels/.
 DATA ?= ../shared/data
 OWN := --note "Answers written by SmolLM2-135M-Instruct (Apache-2.0) to questions it wrote itself and to instructions \
 of self-instruct and arena-hard (Apache-2.0)."

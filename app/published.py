@@ -164,7 +164,7 @@ S_L = {
     "dynamic PIC-SFT, plain": "LLaMA-3.1-8B 75.34",
     "dynamic PIC-SFT, dynamic s=4": "LLaMA-3.1-8B 82.08, Qwen-2.5-7B 84.15, GLM-4-9B 76.48",
     "plain": "LLaMA-3.1-8B 18.87, Qwen-2.5-7B 41.59, GLM-4-9B 27.03",
-    "dynamic contiguous s=4": "LLaMA-3.1-8B 27.73",
+    "dynamic contiguous s=4": "LLaMA-3.1-8B 27.73 (ratio not given)",
     "dynamic contiguous s=4, no initial part": "LLaMA-3.1-8B 29.32",
     "dynamic contiguous s=4, no recent part": "LLaMA-3.1-8B 2.14",
 }

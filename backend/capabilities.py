@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
+from backend.kernels.lanes import LANES
+
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
 
@@ -18,6 +20,8 @@ ALIBI_FAMILIES = frozenset({"mpt"})
 LEARNED_POSITION_FAMILIES = frozenset({"gpt2", "gpt_neo", "gpt_bigcode", "opt", "biogpt"})
 FIXED_ROPE_TYPES = frozenset({"default", "linear", "llama3", "yarn"})
 GPTJ_BASE = 10_000.0
+# Weights of a model that may be held twice, as transformers has them and as the fused path does.
+LARGEST = 2_000_000_000
 CHOOSE = f"choose a model of {', '.join(sorted(ROPE_FAMILIES | ALIBI_FAMILIES))}."
 
 
@@ -61,7 +65,7 @@ def describe(name: str, model: PreTrainedModel, precision: str) -> Capabilities:
         layers=config.num_hidden_layers,
         heads=heads,
         kv_heads=getattr(config, "num_key_value_heads", None) or heads,
-        head_dim=getattr(config, "head_dim", None) or width // heads,
+        head_dim=_head_dim(config),
         width=width,
         vocab=config.vocab_size,
         parameters=model.num_parameters(),
@@ -105,6 +109,28 @@ def unrunnable(config: PreTrainedConfig) -> str | None:
     return None
 
 
+def fusable(config: PreTrainedConfig) -> bool:
+    """Whether the fused path on the CPU covers such a model, with int8 and int4 weights of the lab's own."""
+    return (
+        config.model_type in LLAMA_SHAPED
+        and config.hidden_act == "silu"
+        and _head_dim(config) % LANES == 0
+        and _weights(config) <= LARGEST
+    )
+
+
+def _head_dim(config: PreTrainedConfig) -> int:
+    return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+
+
+def _weights(config: PreTrainedConfig) -> int:
+    """Weights of a Llama-shaped model's matrices."""
+    heads = 2 * (config.num_attention_heads + config.num_key_value_heads)
+    layer = config.hidden_size * (heads * _head_dim(config) + 3 * config.intermediate_size)
+    tables = 1 if config.tie_word_embeddings else 2
+    return config.num_hidden_layers * layer + tables * config.vocab_size * config.hidden_size
+
+
 def _unsupported_positions(config: PreTrainedConfig) -> dict[str, str]:
     if why := unrunnable(config):
         return dict.fromkeys(("model", "pic", "ntk", "window", "probes"), why)
@@ -118,7 +144,7 @@ def _unsupported_positions(config: PreTrainedConfig) -> dict[str, str]:
 
 
 def _unsupported_precisions(config: PreTrainedConfig, device: torch.device) -> dict[str, str]:
-    reasons, packed = {}, config.model_type in LLAMA_SHAPED and device.type != "cuda"
+    reasons, packed = {}, device.type != "cuda" and fusable(config)
     missing = importlib.util.find_spec("bitsandbytes") is None
     if missing:
         instead = "bf16 or int8" if packed else "bf16"
@@ -129,7 +155,8 @@ def _unsupported_precisions(config: PreTrainedConfig, device: torch.device) -> d
         reasons["int4"] = f"The lab's int4 weights are for the CPU: choose {'bf16' if missing else '4bit'} on a GPU."
     elif not packed:
         instead = "bf16" if missing else "4bit or int8"
-        reasons["int4"] = f"The lab's int4 weights do not cover the layers of {config.model_type}: choose {instead}."
+        what = "its size or shape" if config.model_type in LLAMA_SHAPED else f"the layers of {config.model_type}"
+        reasons["int4"] = f"The lab's int4 weights do not cover {what}: choose {instead}."
     return reasons
 
 

@@ -19,14 +19,12 @@ from transformers import PreTrainedModel
 
 from backend.attention import attend
 from backend.cache import FramedCache, Shape
-from backend.capabilities import LLAMA_SHAPED
+from backend.capabilities import fusable
 from backend.kernels import decoder, product, rows
-from backend.kernels.attention import LANES
 from backend.kernels.place import past, place, stored
 from backend.positions import Policy, Rope
 from backend.probes import Probe
 
-LARGEST = 2_000_000_000
 Norm = tuple[Tensor, float]
 
 
@@ -194,15 +192,12 @@ class Fused:
 
 
 def fits(model: PreTrainedModel) -> bool:
-    """Whether a loaded model can run fused here: Llama-shaped, unquantised, on the CPU, not too large to keep twice."""
+    """Whether a loaded model can run fused here: such a model, unquantised, on the CPU."""
     return (
-        model.config.model_type in LLAMA_SHAPED
+        fusable(model.config)
         and model.device.type == "cpu"
         and model.dtype in (torch.bfloat16, torch.float32)
-        and model.config.hidden_act == "silu"
         and not getattr(model, "is_quantized", False)
-        and model.num_parameters() <= LARGEST
-        and model.base_model.layers[0].self_attn.head_dim % LANES == 0
     )
 
 

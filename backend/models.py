@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import torch
 
 from backend import embedded
-from backend.capabilities import LLAMA_SHAPED, Capabilities, describe, unsupported
+from backend.capabilities import Capabilities, describe, fusable, unsupported
 from backend.embedded import ModelError
 from backend.settings import Precision
 
@@ -242,7 +242,7 @@ def _quantisation(precision: str, device: torch.device, config: PreTrainedConfig
             load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16
         )
     # On the CPU the engine packs int8 weights itself where it can: bitsandbytes' product is slower there than bf16.
-    if precision == "int8" and (device.type == "cuda" or config.model_type not in LLAMA_SHAPED):
+    if precision == "int8" and (device.type == "cuda" or not fusable(config)):
         return BitsAndBytesConfig(load_in_8bit=True)
     return None
 

@@ -33,9 +33,7 @@ class Runner:
         fused = fits(self.model) and not exact
         plain = getattr(self.model, "quantization_method", None) is None
         if precision in ("int8", "int4") and self.model.device.type == "cpu" and plain and not fused:
-            raise ValueError(
-                f"{precision} on the CPU needs a model of the Llama, Mistral or Qwen families: choose bf16"
-            )
+            raise ValueError(f"transformers' own modules hold no {precision} weights on the CPU: choose bf16 or fp32")
         self.fused = Fused(self.model, precision) if fused else None
         self.exact = exact
 

@@ -23,6 +23,7 @@ from backend.models import Loaded, ModelError, Models, allowed
 
 IDS = torch.tensor([[5, 6, 7, 8, 9, 10]])
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+SMALL = {"num_hidden_layers": 2}
 needs_bitsandbytes = pytest.mark.skipif(
     importlib.util.find_spec("bitsandbytes") is None, reason="bitsandbytes has no build for this platform"
 )
@@ -69,10 +70,10 @@ def test_capabilities_of_the_embedded_model(embedded: Loaded):
 @pytest.mark.parametrize("config, controls, reason", [
     (GPT2Config(), {"model", "pic", "ntk", "window", "probes", "int4"}, "learned vector"),
     (BloomConfig(), {"model", "pic", "ntk", "window", "probes", "int4"}, "does not know how bloom"),
-    (AutoConfig.for_model("llama", rope_parameters={"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}),
+    (AutoConfig.for_model("llama", **SMALL, rope_parameters={"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}),
      {"model", "pic", "ntk", "window", "probes"}, "change with the length"),
-    (AutoConfig.for_model("mistral"), {"model", "pic", "ntk", "window", "probes"}, "v0.2 or later"),
-    (AutoConfig.for_model("qwen2", use_sliding_window=True, max_window_layers=2),
+    (AutoConfig.for_model("mistral", **SMALL), {"model", "pic", "ntk", "window", "probes"}, "v0.2 or later"),
+    (AutoConfig.for_model("qwen2", **SMALL, use_sliding_window=True, max_window_layers=1),
      {"model", "pic", "ntk", "window", "probes"}, "choose one without"),
 ])
 def test_unsupported_controls_have_a_reason(config, controls: set[str], reason: str):
@@ -82,10 +83,10 @@ def test_unsupported_controls_have_a_reason(config, controls: set[str], reason: 
 
 
 @pytest.mark.parametrize("config", [
-    AutoConfig.for_model("mistral", sliding_window=None),
-    AutoConfig.for_model("qwen2"),
-    AutoConfig.for_model("qwen3"),
-    AutoConfig.for_model("llama", rope_parameters={
+    AutoConfig.for_model("mistral", **SMALL, sliding_window=None),
+    AutoConfig.for_model("qwen2", **SMALL),
+    AutoConfig.for_model("qwen3", **SMALL),
+    AutoConfig.for_model("llama", **SMALL, rope_parameters={
         "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
         "original_max_position_embeddings": 8192, "rope_theta": 5e5,
     }),
@@ -94,9 +95,19 @@ def test_common_models_support_everything(config):
     assert unsupported(config, CPU) == {}
 
 
+@pytest.mark.parametrize("changes", [{}, {"num_hidden_layers": 2, "head_dim": 24}, SMALL | {"hidden_act": "gelu"}])
+def test_what_the_fused_path_does_not_cover_is_quantised_by_bitsandbytes(changes):
+    llama = AutoConfig.for_model("llama", **changes)
+    assert unsupported(llama, CPU) == {
+        "int4": "The lab's int4 weights do not cover its size or shape: choose 4bit or int8."
+    }
+    assert module._quantisation("int8", CPU, llama) is not None
+    assert module._quantisation("int8", CPU, AutoConfig.for_model("llama", **SMALL)) is None
+
+
 def test_without_bitsandbytes_the_quantised_precisions_say_so(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    llama = AutoConfig.for_model("llama")
+    llama = AutoConfig.for_model("llama", **SMALL)
     assert unsupported(llama, CPU).keys() == {"4bit"}
     assert unsupported(llama, CUDA).keys() == {"4bit", "int8", "int4"}
     other = unsupported(AutoConfig.for_model("gptj"), CPU)

@@ -6,7 +6,7 @@
 
 Writes assets/results/length/<method>.json, or <method>_landing.json; with --ranges it measures these alone and keeps
 what the file holds of the others. The questions are the lab's own; FOLDER adds abstracts (scitldr_test.jsonl) and
-articles (hellobench_ht.jsonl). Greedy decoding; many responses at once, unless they land.
+articles (hellobench_ht.jsonl). Greedy decoding; many responses at once, but for those that land or decay.
 """
 
 from __future__ import annotations

@@ -275,7 +275,8 @@ def evaluate(
     before: a result to go on from. What was measured under another policy of that name, another adapter or by another
     judge is measured anew. ValueError where it has other settings or prompts.
 
-    A prompt's place is its seed, the same under every policy; under one seed for all, runs would draw and end alike.
+    A prompt's place is its seed; under one for all, runs would draw and end alike. Policies draw alike too where all
+    are written singly or all in batches (see `responses`), which turn a seed into tokens otherwise.
     """
     head = {"settings": dict(common), "prompts": [each.prompt for each in prompts]}
     if before is not None and any(before[key] != value for key, value in head.items()):

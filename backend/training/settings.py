@@ -20,7 +20,7 @@ class TrainSettings:
     samples: responses to train on, in all. budget: tokens of a batch, padding included; accumulate: batches of an
     optimiser step. gain: strength of the signal beside the token embeddings. longest_prompt, longest: tokens kept.
     match: share of the text's loss that is its divergence from the untouched model, the rest being the texts' own.
-    curriculum: 'short-first', 'long', 'even' or 'limits'. targets: modules with a LoRA, 'all-linear' or names
+    curriculum: 'short-first', 'long', 'even', 'limits' or 'whole'. targets: modules with a LoRA, 'all-linear' or names
     by commas.
     shortest: responses of fewer tokens are left out where answers are trained on whole (PIC-SFT), with batches of one.
     ratio, initial, recent: of the compressed positions there; segment: tokens that share them (004 §3.2).

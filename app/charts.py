@@ -44,6 +44,8 @@ PALETTES: dict[str, dict[str, str]] = {
         "c2": "#d55e00",
         "c3": "#009e73",
         "c4": "#b4568a",
+        "c5": "#a07800",
+        "c6": "#6b4fc8",
         "old": "#98a2ae",
     },
     "dark": {
@@ -56,6 +58,8 @@ PALETTES: dict[str, dict[str, str]] = {
         "c2": "#e69f00",
         "c3": "#2fc79a",
         "c4": "#dd92bb",
+        "c5": "#d8d04a",
+        "c6": "#a996f2",
         "old": "#6c7885",
     },
 }
@@ -63,7 +67,7 @@ PALETTES: dict[str, dict[str, str]] = {
 for _theme, _skip in (("light", 0), ("dark", 2)):
     PALETTES[_theme] |= {f"layer{i}": colour for i, colour in enumerate(VIRIDIS[_skip : _skip + 7])}
     PALETTES[_theme] |= {f"place{i}": colour for i, colour in enumerate(CIVIDIS[_skip : _skip + 8])}
-SERIES_COLOURS = ("@c1", "@c2", "@c3", "@c4", "@muted")
+SERIES_COLOURS = ("@c1", "@c2", "@c3", "@c4", "@muted", "@c5", "@c6")
 LAYER_SCALE: list[list[Any]] = [[i / 6, f"@layer{i}"] for i in range(7)]
 PLACE_SCALE: list[list[Any]] = [[i / 7, f"@place{i}"] for i in range(8)]
 

@@ -16,7 +16,7 @@ from backend.steps import Logits
 
 BINS = 120
 STATES = 240
-SYMBOLS = ("circle", "diamond", "square", "cross", "triangle-up")
+SYMBOLS = ("circle", "diamond", "square", "cross", "triangle-up", "x", "star")
 
 
 @dataclass

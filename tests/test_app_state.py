@@ -451,10 +451,10 @@ def test_ways_to_read_that_a_model_does_not_allow_are_not_offered_and_say_why(ti
     mpt = str(tiny_folder("mpt"))
     *_, of_long = handlers("describe", Runs(), ["embedded", mpt])
     *_, ways = of_long(mpt, "fp32", 0, 0, ["Λ", "NTK × 4"]).values()
-    assert ways["choices"] == ["Plain", "Λ", "Λ without sinks"] and ways["value"] == ["Λ"]
+    assert ways["choices"] == ["Plain", "Λ", "Λ without sinks", "Truncation"] and ways["value"] == ["Λ"]
     assert "no RoPE base" in ways["info"] and "no position ids" in ways["info"]
     *_, ways = of_long("embedded", "bf16", 0, 0, ["Λ"]).values()
-    assert len(ways["choices"]) == 5 and ways["info"] is None
+    assert len(ways["choices"]) == 7 and ways["info"] is None
 
 
 def test_the_page_names_no_address_outside_this_machine():

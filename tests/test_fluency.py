@@ -12,7 +12,7 @@ from backend.__main__ import main
 from backend.engine import Control, Lab
 from backend.evaluation import fluency
 from backend.evaluation.fluency import Reading, Task, documents, evaluate, same_tokens, summary, tasks
-from backend.evaluation.perplexity import read
+from backend.evaluation.perplexity import read, read_truncated
 from backend.models import Models
 from backend.settings import RunSettings
 from tests.policies import POLICIES
@@ -28,6 +28,32 @@ def reading(policy: str, start: int, stop: int, nats: float, document="a") -> Re
     places = list(range(512, stop - start + 1, 512))
     n = len(places)
     return Reading(document, policy, start, places, [nats] * n, [1.0] * n, [9.0] * n, [1] * n)
+
+
+@pytest.mark.parametrize("window, chunk", [(1000, 64), (96, 64), (20, 64), (64, 7)])
+def test_truncation_reads_every_chunk_after_its_window_alone(small, window, chunk):
+    lab, folder = small
+    ids, settings = torch.randint(3, 100, (300,)), RunSettings(prompt="x", model=folder, precision="fp32")
+    found, at, chunk = list(read_truncated(lab, ids, settings, window, chunk=chunk)), 0, min(chunk, window)
+    assert sum(len(part.nll) for part in found) == 299 and found[-1].position == 300
+    for part in found:
+        start = max(0, at - max(1, window - chunk // 2))
+        alone = np.concatenate([one.nll for one in read(lab, ids[start : part.position], settings)])
+        np.testing.assert_allclose(part.nll, alone[-(part.position - at) :], atol=1e-4)
+        assert at <= part.state_positions[0] <= part.state_positions[-1] < part.position or start == at
+        at = part.position
+    if window > 300:
+        whole = np.concatenate([one.nll for one in read(lab, ids, settings)])
+        np.testing.assert_allclose(np.concatenate([part.nll for part in found]), whole, atol=1e-4)
+
+
+def test_a_truncated_chunk_that_was_stopped_is_left_out(small):
+    lab, folder = small
+    control, settings = Control(), RunSettings(prompt="x", model=folder, precision="fp32")
+    parts = read_truncated(lab, torch.randint(3, 100, (300,)), settings, 128, control, chunk=64)
+    assert next(parts).position == 64
+    control.stop()
+    assert list(parts) == []
 
 
 def test_tasks_stop_where_time_is_quadratic_and_begin_anew_for_comparison():

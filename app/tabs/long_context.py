@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import gradio as gr
 from torch import Tensor
@@ -19,7 +19,7 @@ from app.share import settings_of
 from app.view import sentence
 from backend.capabilities import Capabilities
 from backend.engine import Control
-from backend.evaluation.perplexity import read, tokenise
+from backend.evaluation.perplexity import Chunk, read, read_truncated, tokenise
 from backend.positions.policy import Policy
 from backend.settings import RunSettings
 
@@ -28,10 +28,13 @@ LAYER = 12
 MAX_BYTES = 2_000_000
 LENGTHS = (1024, 2048, 4096, 8192, 16384, 32768, 65536)
 PERIOD = 0.5
+TRUNCATION = "Truncation"
 POLICIES: dict[str, dict[str, Any]] = {
     "Plain": {},
     "Λ": {},
     "Λ without sinks": {"sinks": 0},
+    TRUNCATION: {},
+    "Naive × 4": {"pic": "naive", "ratio": 4.0},
     "NTK × 4": {"pic": "ntk", "ratio": 4.0},
     "Dynamic × 4": {"pic": "dynamic", "ratio": 4.0},
 }
@@ -44,6 +47,14 @@ CHARTS = (
     ("l-speed", "Speed", "Tokens read per second"),
     ("l-memory", "Memory", "Size of the key/value cache"),
 )
+
+
+class Plan(NamedTuple):
+    """A way to read: its name, its settings, and what reads by them."""
+
+    name: str
+    settings: RunSettings
+    read: Callable[..., Iterator[Chunk]]
 
 
 def build(lab: Any, runs: Runs, opens: Callable[..., Any]) -> None:
@@ -110,7 +121,7 @@ def build(lab: Any, runs: Runs, opens: Callable[..., Any]) -> None:
             with runs.started(request.session_hash, Control(), PLACE) as run:
                 yield run.stream.invitation
                 run.stream.show(_frame({"state": "busy", "message": "The text is being cut into tokens …"}))
-                first = plans[0][1]
+                first = plans[0].settings
                 tokens = _tokens(lab, own if source == OWN else built_in(), first, length)
                 trained = lab.capabilities(first.model, first.precision).training_length
                 readings: list[Passage] = []
@@ -183,24 +194,29 @@ def _allowed(can: Capabilities, chosen: Sequence[str]) -> dict[str, Any]:
     return {"choices": names, "value": [name for name in chosen if name in names], "info": told or None}
 
 
-def _plans(window: int, sinks: int, chosen: Sequence[str], on: dict[str, Any]) -> list[tuple[str, RunSettings]]:
-    """The ways to read that are chosen, with their settings. on: the settings of the model."""
+def _plans(window: int, sinks: int, chosen: Sequence[str], on: dict[str, Any]) -> list[Plan]:
+    """The ways to read that are chosen. on: the settings of the model."""
     if not chosen:
         raise ValueError("nothing is chosen: tick Plain, Λ or another way to read")
     seen = {"window": window, "sinks": sinks}
+    truncated = partial(read_truncated, window=window)
     return [
-        (name, settings_of({"prompt": "…"} | on | (seen if "Λ" in name else {}) | changes))
+        Plan(
+            name,
+            settings_of({"prompt": "…"} | on | (seen if "Λ" in name else {}) | changes),
+            truncated if name == TRUNCATION else read,
+        )
         for name, changes in POLICIES.items()
         if name in chosen
     ]
 
 
-def _readings(lab: Any, tokens: Tensor, plans: Sequence[tuple[str, RunSettings]], run: Any) -> Iterator[list[Passage]]:
+def _readings(lab: Any, tokens: Tensor, plans: Sequence[Plan], run: Any) -> Iterator[list[Passage]]:
     """The readings that have begun, after every few chunks, until all are done or stopped."""
     done: list[Passage] = []
-    for name, settings in plans:
-        reading = Passage(name, len(tokens), cap=Policy.of(settings).limit)
-        for chunks in batches(read(lab, tokens, settings, run.control), PERIOD):
+    for plan in plans:
+        reading = Passage(plan.name, len(tokens), cap=Policy.of(plan.settings).limit)
+        for chunks in batches(plan.read(lab, tokens, plan.settings, control=run.control), PERIOD):
             for chunk in chunks:
                 reading.add(chunk)
             yield [*done, reading]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -83,6 +83,34 @@ def read(
             logits=probe.logits(cache, *control.watched(settings.watch)),
             states=probe.states(rows.tolist()),
             state_positions=rows + first,
+        )
+
+
+def read_truncated(
+    lab: Lab,
+    token_ids: torch.Tensor,
+    settings: RunSettings,
+    window: int,
+    control: Control | None = None,
+    chunk: int = CHUNK,
+) -> Iterator[Chunk]:
+    """The same by truncation (002 figure 4): every chunk, of at most a window, is read anew after the tokens before it,
+    of which its own see `window` on average; the first see half a chunk less, the last half a chunk more."""
+    control, spent, chunk = control or Control(), 0.0, min(chunk, window)
+    for first in range(0, len(token_ids), chunk):
+        start, stop = max(0, first - max(1, window - chunk // 2)), min(first + chunk, len(token_ids))
+        anew = list(read(lab, token_ids[start:stop], settings, control, chunk))
+        if not anew or start + anew[-1].position < stop:
+            return
+        last, nll = anew[-1], np.concatenate([part.nll for part in anew])
+        spent += last.seconds
+        yield replace(
+            last,
+            position=stop,
+            nll=nll[-(stop - first) :],
+            seconds=spent,
+            tokens_per_second=(stop - first) / last.seconds,
+            state_positions=last.state_positions + start,
         )
 
 

@@ -208,6 +208,14 @@ def test_shifts_are_half_normal_and_truncated_without_an_atom():
     assert (cut == 50).double().mean() == pytest.approx(1 - inside, abs=0.003)
 
 
+def test_shifts_to_the_nearest_number_are_those_of_000():
+    most, seed = torch.full((200_000,), 100_000), torch.Generator()
+    up, nearest = (shifts(0.5, most, seed.manual_seed(5), nearest=way) for way in (False, True))
+    assert set((up - nearest).tolist()) == {0, 1} and nearest.min() == 0 and up.min() == 1
+    assert (nearest == 0).double().mean() == pytest.approx(math.erf(1 / math.sqrt(2)), abs=0.005)
+    assert shifts(100.0, torch.tensor([0, 3]).repeat(500), nearest=True).max() == 3
+
+
 def test_each_sample_has_a_largest_shift_of_its_own():
     most = torch.tensor([0, 3, 50]).repeat(1000)
     drawn = shifts(100.0, most, torch.Generator().manual_seed(4))

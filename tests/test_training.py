@@ -350,6 +350,13 @@ def test_a_run_does_not_go_on_with_other_settings(tmp_path):
         trained(tmp_path / "t", quick(rate=1e-2))
 
 
+def test_a_folder_is_one_trainings_at_a_time(tmp_path):
+    given = (tiny_loaded(), letters(), quick(samples=2), tmp_path / "t")
+    with training._sole(tmp_path / "t.training"), pytest.raises(ValueError, match="another training writes to"):
+        training.train(*given)
+    assert training.train(*given).path == tmp_path / "t"
+
+
 def test_a_run_does_not_go_on_with_other_texts(tmp_path):
     trained(tmp_path / "t", quick(), stop_at=2)
     with pytest.raises(ValueError, match=r"other settings \(texts\)"):

@@ -34,14 +34,16 @@ def sigma(step: int, steps: int, settings: MntSettings) -> float:
     return settings.sigma_start * (settings.sigma_max / settings.sigma_start) ** (step / steps)
 
 
-def shifts(scale: float, most: Tensor, generator: torch.Generator | None = None) -> Tensor:
+def shifts(scale: float, most: Tensor, generator: torch.Generator | None = None, nearest: bool = False) -> Tensor:
     """Whole-token shifts from half-normal distributions cut off at `most` (000 eq. 7), one a training sample.
 
-    Rounded up: a model that learnt to end on the very count is a token over its limit whenever it errs. Drawn by
-    inverting the truncated distribution function, so that no mass piles up at the cut-off. A shift is added to every
-    count of its sample: train with target + shift in the target's place, and at inference put the limit there.
-    most: [samples], from 0. Returns [samples] in int64, each from 1 to its `most`, or 0 where that is 0.
+    Rounded up: a model that learnt to end on the very count is a token over its limit whenever it errs. nearest: to the
+    nearest whole number, as 000 has it. Drawn by inverting the truncated distribution function, so that no mass piles
+    up at the cut-off. A shift is added to every count of its sample: train with target + shift in the target's place,
+    and at inference put the limit there.
+    most: [samples], from 0. Returns [samples] in int64, each from 1 (from 0 to the nearest) to its `most`.
     """
     reach = scale * math.sqrt(2)
     drawn = torch.rand(len(most), dtype=torch.float64, generator=generator) * torch.erf(most.double() / reach)
-    return (torch.erfinv(drawn) * reach).ceil().long()
+    far = torch.erfinv(drawn) * reach
+    return (far.round() if nearest else far.ceil()).long()

@@ -24,7 +24,8 @@ class TrainSettings:
     by commas.
     shortest: responses of fewer tokens are left out where answers are trained on whole (PIC-SFT), with batches of one.
     ratio, initial, recent: of the compressed positions there; segment: tokens that share them (004 §3.2).
-    start: an adapter to go on from. mnt_sigma, mnt_most: Max New Tokens++'s largest scale and shift, in tokens.
+    start: an adapter to go on from. mnt_sigma, mnt_most: Max New Tokens++'s largest scale and shift, in tokens;
+    mnt_nearest: shifts are rounded to the nearest number, not up.
     """
 
     method: Method
@@ -50,6 +51,7 @@ class TrainSettings:
     segment: int = 128
     mnt_sigma: float = 64.0
     mnt_most: int = 256
+    mnt_nearest: bool = False
     start: str | None = None
     load_in_4bit: bool = False
     seed: int = 0
@@ -91,7 +93,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "butcher": {
         "samples": 110_000, "budget": 1, "accumulate": 5, "gain": 1.0, "rank": 16, "alpha": 32, "dropout": 0.05,
         "rate": 3e-4, "longest_prompt": 2048, "longest": 2048, "curriculum": "whole", "mnt_sigma": 2048.0,
-        "mnt_most": 4096,
+        "mnt_most": 4096, "mnt_nearest": True,
     },
     # 004 §4.1: three epochs of its data, whole; there with all weights at a rate of 5e-5, here with a LoRA's.
     "long": {"samples": 840, "longest_prompt": 300, "longest": 3584, "shortest": 1500, "curriculum": "even"},

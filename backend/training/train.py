@@ -15,13 +15,14 @@ import random
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, fields
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
 import torch
+from filelock import FileLock, Timeout
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -96,17 +97,36 @@ def train(
     """Train, and write the adapter at `out`; its log and checkpoint lie in `<out>.training` meanwhile.
 
     samples: from `data.samples`. report: called with a line now and then. sources, note: of the texts, for the model
-    card. ValueError where no sample fits.
+    card. ValueError where no sample fits, or where another training writes there.
     """
-    run = _Run(loaded, samples, settings, out.with_name(out.name + ".training"))
-    for line in run.steps():
+    folder = out.with_name(out.name + ".training")
+    with _sole(folder):
+        run = _Run(loaded, samples, settings, folder)
+        for line in run.steps():
+            if run.accelerator.is_main_process:
+                report(line)
         if run.accelerator.is_main_process:
-            report(line)
-    if run.accelerator.is_main_process:
-        adapter = run.save(out)
-        (out / "README.md").write_text(card(adapter, sources or {}, note))
-    run.accelerator.wait_for_everyone()
+            adapter = run.save(out)
+            (out / "README.md").write_text(card(adapter, sources or {}, note))
+        run.accelerator.wait_for_everyone()
     return Adapter.load(out)
+
+
+@contextmanager
+def _sole(folder: Path) -> Iterator[None]:
+    """The folder for one training alone, of however many processes. ValueError where another has it."""
+    from accelerate import PartialState
+
+    if not PartialState().is_main_process:
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        lock = FileLock(folder / "lock").acquire(timeout=0)
+    except Timeout as error:
+        raise ValueError(f"another training writes to {folder}: wait for its end, or give another --out") from error
+    with lock:
+        yield
 
 
 class _Run:
@@ -263,7 +283,7 @@ class _Run:
         if self.signal.mnt is not None:
             scale, most = sigma(round(share * 10_000), 10_000, self.signal.mnt), self.signal.mnt.shift_max
             leads = torch.tensor([most if row.lead is None else min(most, row.lead) for row in rows])
-            targets = targets + shifts(scale, leads)[:, None]
+            targets = targets + shifts(scale, leads, nearest=self.settings.mnt_nearest)[:, None]
         places, size = torch.arange(width)[None].expand(len(rows), -1), self.loaded.capabilities.width
         if self.signal.kind == "pre":
             ratio = progress(places + 1 - prompts, targets)

@@ -16,6 +16,7 @@ CORRUPTED = 50
 RECENT = "dynamic contiguous s=4"
 MEASURED = ("× plain", "95 %: from", "to", "over prompts", "corrupted")
 WHOLE = "over prompts that neither answered corruptly; bars: 95 % of draws of such prompts"
+ALONE = "no prompt was answered without corruption both plainly and compressed"
 
 Row = Mapping[str, Any]
 
@@ -31,10 +32,10 @@ def by_ratio(summary: Mapping[str, Row]) -> Figure:
         data.append(charts.line(list(theirs), drawn, colour, f"{kind} in 004", dash="dot", hover="%{y:.2f}×"))
         rows += [[kind, f"{ratio:g}", *_told(row), decimal(theirs.get(ratio))] for ratio, row in ours.items()]
     charts.legend(layout, data)
-    best = "; ".join(_best(trace) for trace in data[::2] if len(trace["x"]) > 1) or "no compression was measured yet"
+    best = "; ".join(_best(trace) for trace in data[::2] if len(trace["x"]) > 1)
     columns = ("compression", "ratio", *MEASURED, "004, × ratio 1")
     hint = f"Words by ratio {WHOLE}; dotted: the mean of 004's three models"
-    return Figure("Length by ratio (004 figure 1)", hint, Chart(data, layout, best, columns, rows))
+    return Figure("Length by ratio (004 figure 1)", hint, Chart(data, layout, best or ALONE, columns, rows))
 
 
 def by_recent(summary: Mapping[str, Row], usual: int | None) -> Figure | None:

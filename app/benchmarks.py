@@ -282,8 +282,8 @@ def long_answers(result: LongForm) -> Shown:
 def drawn_otherwise(result: LongForm) -> Shown:
     """The same for other prompts or another way to draw, without 004's own tables."""
     found = _answers(result, "position policy", "004 tables 5–7: tokens (% corrupted)", _published)
-    parts = lengthening.by_recent(result.summary, result.settings.get("recent"))
-    return Shown(_longest(result.summary), found, [lengthening.by_ratio(result.summary), *([parts] if parts else [])])
+    drawn = (lengthening.by_ratio(result.summary), lengthening.by_recent(result.summary, result.settings.get("recent")))
+    return Shown(_longest(result.summary), found, [figure for figure in drawn if figure])
 
 
 def trained(result: LongForm) -> Shown:
@@ -639,7 +639,8 @@ def _longest(summary: Mapping[str, Mapping[str, Any]]) -> str:
     first = next(iter(summary), "")
     gains = {name: gain for name, found in summary.items() if name != first and (gain := found.get("lengthening"))}
     if not gains:
-        return ""
+        nothing = summary and all(found.get("corrupted") == 1 for found in summary.values())
+        return "Every answer is corrupted, so lengths cannot be compared." if nothing else ""
     best = max(gains, key=lambda name: gains[name])
     over = f"{text(summary[best].get('shared'))} prompts that neither answered corruptly"
     low, high = (decimal(summary[best].get(f"lengthening_{end}")) for end in ("low", "high"))

@@ -16,26 +16,32 @@ CORRUPTED = 50
 RECENT = "dynamic contiguous s=4"
 MEASURED = ("× plain", "95 %: from", "to", "over prompts", "corrupted")
 WHOLE = "over prompts that neither answered corruptly; bars: 95 % of draws of such prompts"
-ALONE = "no prompt was answered without corruption both plainly and compressed"
 
 Row = Mapping[str, Any]
 
 
-def by_ratio(summary: Mapping[str, Row]) -> Figure:
-    """Words against those without compression by ratio. summary: measures by policy, as in longform.json."""
+def by_ratio(summary: Mapping[str, Row]) -> Figure | None:
+    """Words against those without compression by ratio; None where nothing can be compared.
+
+    summary: measures by policy, as in longform.json.
+    """
     layout = _axes("ratio", {0.25: "¼", 1: "1", 4: "4", 16: "16", 64: "64"})
     data, rows = [], []
     for colour, (kind, name) in zip(charts.SERIES_COLOURS, KINDS.items(), strict=False):
         theirs, ours = _published(kind), _by_ratio(summary, name)
+        if len(ours) < 2:
+            continue
         drawn = [round(gain, 3) for gain in theirs.values()]
         data.append(_line(ours, colour, kind))
         data.append(charts.line(list(theirs), drawn, colour, f"{kind} in 004", dash="dot", hover="%{y:.2f}×"))
         rows += [[kind, f"{ratio:g}", *_told(row), decimal(theirs.get(ratio))] for ratio, row in ours.items()]
+    if not data:
+        return None
     charts.legend(layout, data)
-    best = "; ".join(_best(trace) for trace in data[::2] if len(trace["x"]) > 1)
+    best = "; ".join(map(_best, data[::2]))
     columns = ("compression", "ratio", *MEASURED, "004, × ratio 1")
     hint = f"Words by ratio {WHOLE}; dotted: the mean of 004's three models"
-    return Figure("Length by ratio (004 figure 1)", hint, Chart(data, layout, best or ALONE, columns, rows))
+    return Figure("Length by ratio (004 figure 1)", hint, Chart(data, layout, best, columns, rows))
 
 
 def by_recent(summary: Mapping[str, Row], usual: int | None) -> Figure | None:
@@ -96,7 +102,8 @@ def _by_ratio(summary: Mapping[str, Row], name: str) -> dict[float, Row]:
     """Measures by ratio of a kind of compression; plain is every kind's ratio 1."""
     found: dict[float, Row] = {1.0: {**summary["plain"], "lengthening": 1.0}} if "plain" in summary else {}
     for policy, row in summary.items():
-        if ratio := re.fullmatch(rf"{re.escape(name)} s=([\d.]+)", policy):
+        ratio = re.fullmatch(rf"{re.escape(name)} s=([\d.]+)", policy)
+        if ratio and row.get("lengthening") is not None:
             found[float(ratio[1])] = row
     return dict(sorted(found.items()))
 

@@ -115,9 +115,9 @@ def train(
 @contextmanager
 def _sole(folder: Path) -> Iterator[None]:
     """The folder for one training alone, of however many processes. ValueError where another has it."""
-    from accelerate import PartialState
+    from accelerate import Accelerator
 
-    if not PartialState().is_main_process:
+    if not Accelerator().is_main_process:
         yield
         return
     folder.mkdir(parents=True, exist_ok=True)

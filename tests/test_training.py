@@ -350,6 +350,16 @@ def test_a_run_does_not_go_on_with_other_settings(tmp_path):
         trained(tmp_path / "t", quick(rate=1e-2))
 
 
+def test_a_run_goes_on_that_began_before_a_setting_was_known(tmp_path):
+    trained(tmp_path / "t", quick(), stop_at=2)
+    state = torch.load(tmp_path / "t" / training.CHECKPOINT, weights_only=True)
+    del state["settings"]["mnt_nearest"]
+    torch.save(state, tmp_path / "t" / training.CHECKPOINT)
+    assert training._Run(tiny_loaded(), letters(), quick(), tmp_path / "t").progress.step == 2
+    with pytest.raises(ValueError, match=r"other settings \(mnt_nearest\)"):
+        training._Run(tiny_loaded(), letters(), quick(mnt_nearest=True), tmp_path / "t")
+
+
 def test_a_folder_is_one_trainings_at_a_time(tmp_path):
     given = (tiny_loaded(), letters(), quick(samples=2), tmp_path / "t")
     with training._sole(tmp_path / "t.training"), pytest.raises(ValueError, match="another training writes to"):

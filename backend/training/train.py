@@ -316,8 +316,9 @@ class _Run:
 
     def _restore(self) -> None:
         state = torch.load(self.folder / CHECKPOINT, map_location="cpu", weights_only=True)
-        kept = [field.name for field in fields(TrainSettings) if field.name != "samples"]
-        changed = {name for name in kept if state["settings"].get(name) != getattr(self.settings, name)}
+        kept = {field.name: field.default for field in fields(TrainSettings) if field.name != "samples"}
+        before = kept | state["settings"]
+        changed = {name for name in kept if before[name] != getattr(self.settings, name)}
         if state["data"] != self.data:
             changed.add("texts" if not self.settings.start else "texts or --start")
         if changed:

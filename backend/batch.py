@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from backend.capabilities import LLAMA_SHAPED
+from backend.capabilities import LLAMA_SHAPED, head_dim
 from backend.positions import Policy, Rope
 from backend.positions.policy import NEAR, SQUEEZED
 from backend.signals import SignalSettings, signal_rows
@@ -105,7 +105,7 @@ class _Batch:
         self.model, self.body, self.ends, self.signal = model, model.base_model, ends, signal
         self.device, self.dtype = model.device, model.dtype
         self.policy, self.rope = policy, Rope.of(config, policy.base_factor)
-        self.width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        self.width = head_dim(config)
         self.room, self.slots = -(-room // STRIDE) * STRIDE, slots
         shape = (config.num_hidden_layers, slots, config.num_key_value_heads, self.room, self.width)
         self.keys = torch.zeros(shape, dtype=self.dtype, device=self.device)

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from backend.kernels.lanes import LANES
-
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
 
@@ -65,7 +63,7 @@ def describe(name: str, model: PreTrainedModel, precision: str) -> Capabilities:
         layers=config.num_hidden_layers,
         heads=heads,
         kv_heads=getattr(config, "num_key_value_heads", None) or heads,
-        head_dim=_head_dim(config),
+        head_dim=head_dim(config),
         width=width,
         vocab=config.vocab_size,
         parameters=model.num_parameters(),
@@ -111,22 +109,26 @@ def unrunnable(config: PreTrainedConfig) -> str | None:
 
 def fusable(config: PreTrainedConfig) -> bool:
     """Whether the fused path on the CPU covers such a model, with int8 and int4 weights of the lab's own."""
+    # The compiler behind it takes a second to import, which the page does not wait for when it starts.
+    from backend.kernels.lanes import LANES
+
     return (
         config.model_type in LLAMA_SHAPED
         and config.hidden_act == "silu"
-        and _head_dim(config) % LANES == 0
+        and head_dim(config) % LANES == 0
         and _weights(config) <= LARGEST
     )
 
 
-def _head_dim(config: PreTrainedConfig) -> int:
+def head_dim(config: PreTrainedConfig) -> int:
+    """Width of a head of attention."""
     return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
 
 
 def _weights(config: PreTrainedConfig) -> int:
     """Weights of a Llama-shaped model's matrices."""
     heads = 2 * (config.num_attention_heads + config.num_key_value_heads)
-    layer = config.hidden_size * (heads * _head_dim(config) + 3 * config.intermediate_size)
+    layer = config.hidden_size * (heads * head_dim(config) + 3 * config.intermediate_size)
     tables = 1 if config.tie_word_embeddings else 2
     return config.num_hidden_layers * layer + tables * config.vocab_size * config.hidden_size
 

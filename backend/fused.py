@@ -19,7 +19,7 @@ from transformers import PreTrainedModel
 
 from backend.attention import attend
 from backend.cache import FramedCache, Shape
-from backend.capabilities import fusable
+from backend.capabilities import fusable, head_dim
 from backend.kernels import decoder, product, rows
 from backend.kernels.place import past, place, stored
 from backend.positions import Policy, Rope
@@ -118,7 +118,7 @@ class Fused:
         config = model.config
         body, head = KINDS[precision]
         self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
-        self.width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        self.width = head_dim(config)
         blocks = model.base_model.layers
         attention, mlp = [block.self_attn for block in blocks], [block.mlp for block in blocks]
         self.qkv: Projection = body(*_joined([(x.q_proj, x.k_proj, x.v_proj) for x in attention]))

@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from backend.capabilities import head_dim
+
 
 @dataclass(frozen=True)
 class Rope:
@@ -42,7 +44,7 @@ class Rope:
             )
         rope["rope_theta"] = rope["rope_theta"] * base_factor
         if kind == "default":
-            width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+            width = head_dim(config)
             width = int(width * rope.get("partial_rotary_factor", 1.0))
             inv_freq = 1.0 / (rope["rope_theta"] ** (torch.arange(0, width, 2, dtype=torch.float) / width))
             return cls(inv_freq, 1.0, False, config.max_position_embeddings)

@@ -22,7 +22,7 @@ import torch
 
 from backend.engine import Lab
 from backend.evaluation.machine import provenance
-from backend.evaluation.perplexity import read, tokenise
+from backend.evaluation.perplexity import read, tokenise, truncation_start
 from backend.settings import RunSettings
 
 LENGTHS = (2048, 4096, 8192, 16384, 32768, 65536, 131072)
@@ -123,7 +123,7 @@ def tasks(names: Sequence[str], policies: Sequence[str], lengths: Sequence[int],
     for name in names:
         for policy in policies:
             if policy == TRUNCATION:
-                found += [Task(name, policy, _truncated(length), length) for length in lengths]
+                found += [Task(name, policy, _begins(length), length) for length in lengths]
                 continue
             windowed = KNOWN[policy].get("window", EVERYTHING) < EVERYTHING
             stop = max(lengths) if windowed else max((n for n in lengths if n <= longest), default=0)
@@ -133,10 +133,9 @@ def tasks(names: Sequence[str], policies: Sequence[str], lengths: Sequence[int],
     return sorted(found, key=lambda task: task.stop - task.start)
 
 
-def _truncated(length: int) -> int:
-    """Where a text begins of which the measured tokens see the last WINDOW, as Λ does: the first of them TAIL / 2 less,
-    the last as many more."""
-    return max(0, length - WINDOW - TAIL // 2)
+def _begins(length: int) -> int:
+    """Where a truncated text begins of which the TAIL tokens before `length` are measured."""
+    return truncation_start(length - TAIL, TAIL, WINDOW)
 
 
 def measured(lab: Lab, model: str, ids: torch.Tensor, task: Task, report: Callable[[str], None]) -> Reading:
@@ -165,7 +164,7 @@ def summary(readings: Sequence[Reading], lengths: Sequence[int]) -> list[dict[st
         mine = [reading for reading in readings if reading.policy == policy]
         row: dict[str, Any] = {"policy": policy}
         for length in lengths:
-            start = _truncated(length) if policy == TRUNCATION else 0
+            start = _begins(length) if policy == TRUNCATION else 0
             found = [nats for r in mine if r.start == start and (nats := r.tail(length)) is not None]
             row[f"{length:,}"] = round(math.exp(statistics.mean(found)), 2) if found else None
         if any(value is not None for key, value in row.items() if key != "policy"):

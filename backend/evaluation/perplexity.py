@@ -94,11 +94,10 @@ def read_truncated(
     control: Control | None = None,
     chunk: int = CHUNK,
 ) -> Iterator[Chunk]:
-    """The same by truncation (002 figure 4): every chunk, of at most a window, is read anew after the tokens before it,
-    of which its own see `window` on average; the first see half a chunk less, the last half a chunk more."""
+    """The same by truncation (002 figure 4): each chunk, of at most a window, is read anew from `truncation_start` on."""
     control, spent, chunk = control or Control(), 0.0, min(chunk, window)
     for first in range(0, len(token_ids), chunk):
-        start, stop = max(0, first - max(1, window - chunk // 2)), min(first + chunk, len(token_ids))
+        start, stop = truncation_start(first, chunk, window), min(first + chunk, len(token_ids))
         anew = list(read(lab, token_ids[start:stop], settings, control, chunk))
         if not anew or start + anew[-1].position < stop:
             return
@@ -112,6 +111,12 @@ def read_truncated(
             tokens_per_second=(stop - first) / last.seconds,
             state_positions=last.state_positions + start,
         )
+
+
+def truncation_start(first: int, count: int, window: int) -> int:
+    """Where a text is to begin for `count` tokens from token `first` on, so that they see `window` before them on
+    average: the first of them half of `count` less, the last as many more. At least one token comes before them."""
+    return max(0, first - max(1, window - count // 2))
 
 
 def _nll(logits: torch.Tensor, tokens: torch.Tensor) -> np.ndarray:

@@ -77,12 +77,15 @@ def _line(rows: Mapping[float, Row], colour: str, name: str) -> dict[str, Any]:
     """Lengthening over ratio or size, with its bounds as bars; without the rows that have none."""
     drawn = {x: row for x, row in rows.items() if row.get("lengthening") is not None}
     y = [round(row["lengthening"], 3) for row in drawn.values()]
-    low, high = (
-        [abs((row.get(f"lengthening_{end}") or row["lengthening"]) - row["lengthening"]) for row in drawn.values()]
-        for end in ("low", "high")
-    )
+    low, high = ([_reach(row, end) for row in drawn.values()] for end in ("low", "high"))
     bars = {"type": "data", "symmetric": False, "array": high, "arrayminus": low, "thickness": 1, "width": 3}
     return charts.line(list(drawn), y, colour, name, mode="lines+markers", hover="%{y:.2f}×") | {"error_y": bars}
+
+
+def _reach(row: Row, end: str) -> float:
+    """How far a bound lies from the lengthening; 0 where there is none."""
+    bound = row.get(f"lengthening_{end}")
+    return 0.0 if bound is None else abs(bound - row["lengthening"])
 
 
 def _told(row: Row) -> list[str]:

@@ -268,7 +268,8 @@ def test_a_trained_method_ends_at_its_target_and_goes_with_it_when_it_moves(visi
     visitor.number("target", 60)
     visitor.page.wait_for_function("document.querySelector('#figures-run [data-field=target]').textContent === '60'")
     written = visitor.tokens
-    assert "ended by itself" in visitor.ends() and 35 <= visitor.tokens <= max(60, written) + 40
+    assert "ended by itself" in visitor.ends()
+    assert abs(visitor.tokens - 60) <= 25 or 60 <= written <= visitor.tokens <= written + 40, "60 had gone by already"
 
 
 def test_a_method_for_long_texts_sets_its_positions_and_a_link_may_read_it_plainly(visit):

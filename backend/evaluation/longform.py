@@ -246,11 +246,14 @@ def beside(answers: Iterable[Answer], reference: Iterable[Answer]) -> dict[str, 
 def bounds(pairs: Sequence[tuple[int, int]]) -> dict[str, float | None]:
     """Between which values the ratio of sums of pairs lies in 95 % of draws of as many pairs from among them (the
     percentile bootstrap); none for fewer than two pairs, or where a draw has nothing to divide by."""
-    drawn = np.random.default_rng(0).integers(len(pairs), size=(DRAWS, len(pairs))) if len(pairs) > 1 else None
-    sums = None if drawn is None else np.array(pairs, dtype=float)[drawn].sum(1)
-    if sums is None or not sums[:, 1].all():
-        return {"lengthening_low": None, "lengthening_high": None}
-    low, high = np.percentile(sums[:, 0] / sums[:, 1], (2.5, 97.5))
+    none: dict[str, float | None] = {"lengthening_low": None, "lengthening_high": None}
+    if len(pairs) < 2:
+        return none
+    drawn = np.random.default_rng(0).integers(len(pairs), size=(DRAWS, len(pairs)))
+    ours, theirs = np.array(pairs, dtype=float)[drawn].sum(1).T
+    if not theirs.all():
+        return none
+    low, high = np.percentile(ours / theirs, (2.5, 97.5))
     return {"lengthening_low": float(low), "lengthening_high": float(high)}
 
 

@@ -44,8 +44,7 @@ class Rope:
             )
         rope["rope_theta"] = rope["rope_theta"] * base_factor
         if kind == "default":
-            width = head_dim(config)
-            width = int(width * rope.get("partial_rotary_factor", 1.0))
+            width = int(head_dim(config) * rope.get("partial_rotary_factor", 1.0))
             inv_freq = 1.0 / (rope["rope_theta"] ** (torch.arange(0, width, 2, dtype=torch.float) / width))
             return cls(inv_freq, 1.0, False, config.max_position_embeddings)
         from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS

@@ -94,7 +94,7 @@ def read_truncated(
     control: Control | None = None,
     chunk: int = CHUNK,
 ) -> Iterator[Chunk]:
-    """The same by truncation (002 figure 4): chunks, of at most a window, are each read anew from `truncation_start`."""
+    """The same by truncation (002 figure 4): chunks of at most a window, each read anew from `truncation_start`."""
     control, spent, chunk = control or Control(), 0.0, min(chunk, window)
     for first in range(0, len(token_ids), chunk):
         start, stop = truncation_start(first, chunk, window), min(first + chunk, len(token_ids))

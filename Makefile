@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
 MODEL := test -d "$${LENGTH_LAB_CACHE:-.cache}/embedded" || $(PY) -m backend.embedded
 
-.PHONY: demo test bench bench-long bench-llama train-smoke adapters shapes lengths far longform lint screenshot clean
+.PHONY: demo test bench bench-long bench-gpu bench-llama train-smoke adapters shapes lengths far longform lint screenshot clean
 
 demo: $(VENV)/.runs
 	@$(MODEL)
@@ -27,6 +27,9 @@ bench: $(VENV)/.develops
 bench-long: $(VENV)/.runs
 	@$(MODEL)
 	$(PY) -m backend.evaluation.speed $(ARGS)
+
+bench-gpu: $(VENV)/.runs
+	$(PY) -m backend.evaluation.gpu $(ARGS)
 
 bench-llama: $(VENV)/.runs
 	@$(MODEL)
@@ -95,7 +98,11 @@ lengths: $(VENV)/.develops
 
 far: $(VENV)/.develops
 	@$(MODEL)
-	$(PY) -m backend evaluate perplexity --data $(DATA)/novels $(ARGS)
+	$(PY) -m backend evaluate perplexity --data $(DATA)/novels --documents 1 $(ARGS)
+	$(PY) -m backend evaluate perplexity --data $(DATA)/novels --documents 6 --longest 16384 --policy plain --policy Λ \
+		--policy truncation --out assets/results/perplexity_novels.json
+	$(PY) -m backend evaluate perplexity --lengths 2048 4096 8192 16384 32768 --longest 16384 \
+		--out assets/results/perplexity_pydoc.json
 	$(PY) -m backend evaluate perplexity --ablation --documents 1 --lengths 8192 16384 --data $(DATA)/novels
 	$(PY) -m backend evaluate recall --data $(DATA)/novels
 	$(PY) -m backend evaluate diagnoses --data $(DATA)/novels

@@ -187,7 +187,7 @@ def main() -> None:
 
 def measured(models: Models, tokens: int) -> dict[str, Any]:
     """The engine beside transformers, after short contexts and long ones."""
-    bench, head = speed.begun(models, tokens, say)
+    bench, head = speed.begun(speed.context_tokens(models), tokens, say)
     return head | {
         "short": speed.measured(speed.cases(models, bench, CONTEXTS), say),
         "left_out": speed.left_out(models.load("embedded").model.config, CONTEXTS),

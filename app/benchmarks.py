@@ -328,17 +328,21 @@ def _measured(result: LongForm, key: str) -> bool:
 
 
 def fluency(result: Fluency) -> Shown:
-    """Perplexity by policy and tokens read, beside 002 table 1, and how little Λ loses far into a text."""
+    """Perplexity by policy and tokens read, beside 002 table 1."""
+    shown = fluency_elsewhere(result)
+    shown.tables.append(published.FLUENCY)
+    return shown
+
+
+def fluency_elsewhere(result: Fluency) -> Shown:
+    """The same of other texts, and how little Λ loses far into one."""
     columns = list(dict.fromkeys(key for row in result.perplexity for key in row))
     rows = [[text(row.get(key)) for key in columns] for row in result.perplexity]
-    tables = [
-        Table("Perplexity of the last 1,024 tokens, by tokens read", columns, rows),
-        published.FLUENCY,
-    ]
+    tables = [Table("Perplexity of the last 1,024 tokens, by tokens read", columns, rows)]
     if result.same_tokens:
         keys = list(result.same_tokens[0])
         same = [[text(row.get(key)) for key in keys] for row in result.same_tokens]
-        tables.insert(1, Table("Λ: the same tokens after a long text and after 8,192 tokens", keys, same))
+        tables.append(Table("Λ: the same tokens after a long text and after 8,192 tokens", keys, same))
     far = max(result.same_tokens, key=lambda row: row["tokens"], default=None)
     words = f"{far['tokens']:,} tokens into a text Λ has {far['ratio']:.2f}× the perplexity of 8,192." if far else ""
     hint = "Mean over texts, four chunks to a point (002 figure 3)"
@@ -467,8 +471,15 @@ KINDS = {
     ),
     "bench.json": Kind("Speed", "make bench", Bench, speed),
     "bench_long.json": Kind("Speed far into a text", "make bench-long", Bench, speed),
+    "bench_gpu.json": Kind("Speed on a GPU, random weights", "make bench-gpu", Bench, speed),
     "bench_llama_cpp.json": Kind("Speed beside llama.cpp", "make bench-llama", Bench, beside_llama),
     "perplexity.json": Kind("Fluency far into a text", "python -m backend evaluate perplexity", Fluency, fluency),
+    "perplexity_novels.json": Kind(
+        "Fluency far into six novels", "make far", Fluency, fluency_elsewhere
+    ),
+    "perplexity_pydoc.json": Kind(
+        "Fluency far into reference texts", "make far", Fluency, fluency_elsewhere
+    ),
     "diagnoses.json": Kind(
         "What breaks far into a text",
         "python -m backend evaluate diagnoses --data FOLDER",

@@ -13,6 +13,9 @@ from backend.kernels import flash as kernel
 from backend.kernels.lanes import PAIRED
 from backend.kernels.place import stored
 
+# Scores that are held at once where no kernel keeps them to itself: 1 GiB in float32.
+HELD = 2**28
+
 
 def flash(
     q: Tensor, k: Tensor, v: Tensor, scale: float, spans: np.ndarray | None, causal: bool, bias: Tensor | None = None
@@ -86,6 +89,16 @@ def _lower(n: int, m: int, device: torch.device) -> Tensor:
 
 
 def _dense(q, k, v, scale: float, seen: Tensor | None, added: Tensor | None) -> tuple[Tensor, Tensor]:
+    """q [kv heads, groups, n, width]; k, v […, m, width]; seen, added […, n, m]: as many rows at once as HELD allows."""
+    count = max(1, HELD // (q.shape[0] * q.shape[1] * k.shape[2]))
+    parts = [
+        _scored(rows, k, v, scale, *(None if x is None else x[..., at : at + count, :] for x in (seen, added)))
+        for at, rows in zip(range(0, q.shape[2], count), q.split(count, 2), strict=True)
+    ]
+    return torch.cat([mean for mean, _ in parts], 2), torch.cat([lse for _, lse in parts], 2)
+
+
+def _scored(q, k, v, scale: float, seen: Tensor | None, added: Tensor | None) -> tuple[Tensor, Tensor]:
     scores = (q.float() @ k.float().transpose(-1, -2)) * scale
     scores = scores if added is None else scores + added.float()
     scores = scores if seen is None else scores.masked_fill(~seen, -math.inf)

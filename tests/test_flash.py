@@ -79,6 +79,20 @@ def test_spans_beyond_the_keys_end_with_them_whatever_the_default_type_is(dtype)
     torch.testing.assert_close(mean.double(), right, atol=0.02 if dtype == torch.bfloat16 else 1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("held", [1, 700, 2**28])
+def test_scores_that_are_held_by_blocks_of_rows_come_to_the_same(held, monkeypatch):
+    monkeypatch.setattr(attention, "HELD", held)
+    q, k, v = (x.view(2, 1, 90, 16) for x in normal(2, 90, 16, dtype=torch.float32))
+    rows = np.arange(90)
+    mean, lse = attention._dense(q, k, v, 0.1, attention._lower(90, 90, q.device), None)
+    right, sums = attended(q[:, 0], k[:, 0], v[:, 0], 0.1, np.stack([0 * rows, rows + 1], 1))
+    torch.testing.assert_close(lse[:, 0].double(), sums, atol=1e-4, rtol=1e-5)
+    torch.testing.assert_close(mean[:, 0].double(), right, atol=1e-5, rtol=0)
+    biased, _ = attention._dense(q, k, v, 0.1, None, torch.arange(90.0).repeat(90, 1).neg())
+    by_hand = torch.softmax(q @ k.transpose(2, 3) * 0.1 - torch.arange(90.0), -1) @ v
+    torch.testing.assert_close(biased, by_hand, atol=1e-5, rtol=0)
+
+
 def test_code_for_another_processor_does_without_pairs():
     program = "from backend.kernels.lanes import PAIRED; print(PAIRED)"
     for name, value in (("NUMBA_ENABLE_AVX", "0"), ("NUMBA_CPU_NAME", "generic")):

@@ -10,7 +10,7 @@ from reading import loaded, run
 from app import bench as app_bench
 from app.benchmarks import Bench as Shown
 from app.benchmarks import speed as shown
-from backend.evaluation import speed
+from backend.evaluation import machine, speed
 from backend.evaluation.machine import PeakMemory
 from backend.evaluation.speed import Bench, Case, Found, Stepping
 from backend.positions import Policy
@@ -110,7 +110,7 @@ def test_all_ways_write_by_turns_to_and_fro(bench):
 
     model = torch.nn.Linear(1, 1)
     model.config = SimpleNamespace(num_hidden_layers=1, num_key_value_heads=1, head_dim=1)
-    model.dtype = torch.float32
+    model.dtype, model.device = torch.float32, torch.device("cpu")
     bench._measure(32, [Case("a", lambda: readers("a"), model)], 3, found := {})
     turns = [turn for turn in order if "reads" not in turn]
     assert [turn for turn in order if "reads" in turn] == ["a reads", "a, probes reads"]
@@ -138,8 +138,9 @@ def test_gain_and_cost_compare_within_a_round(bench, tiny):
 
 def test_a_round_is_timed_after_some_tokens_to_warm_up(bench, monkeypatch):
     clock = iter([0, 2])
-    monkeypatch.setattr(speed.time, "perf_counter", lambda: next(clock))
-    read, found = Stepping(lambda ids: torch.eye(9)[3], lambda: 0, lambda: 0), Found(None)
+    monkeypatch.setattr(machine.time, "perf_counter", lambda: next(clock))
+    model = SimpleNamespace(device=torch.device("cpu"))
+    read, found = Stepping(lambda ids: torch.eye(9)[3], lambda: 0, lambda: 0), Found(Case("a", dict, model))
     read.token = torch.tensor(1)
     found.write(read, 4)
     assert found.decode == [2] and found.written == 4 + speed.WARM
@@ -167,7 +168,7 @@ def test_the_whole_bench_on_tiny_models_is_shown(small, bench, monkeypatch):
     monkeypatch.setattr(app_bench, "CONTEXTS", (16,))
     monkeypatch.setattr(app_bench, "LONG", (24, 32))
     monkeypatch.setattr(app_bench, "LONGEST", {"transformers": 32, "engine": 24})
-    monkeypatch.setattr(speed, "begun", lambda models, tokens, report: (bench, {"commit": "x"}))
+    monkeypatch.setattr(speed, "begun", lambda text, tokens, report: (bench, {"commit": "x"}))
     result = app_bench.measured(small, 4)
     short = {(row["case"], row["context"]): row for row in result["short"]}
     assert {case for case, _ in short} == {

@@ -28,13 +28,13 @@ class Algorithm1:
         self.model, self.policy, self.length = model, policy, 0
         config = model.config
         shape = (config.num_hidden_layers, config.num_key_value_heads, room, config.head_dim)
-        self.keys, self.values = torch.zeros(shape, dtype=model.dtype), torch.zeros(shape, dtype=model.dtype)
+        self.keys, self.values = (torch.zeros(shape, dtype=model.dtype, device=model.device) for _ in range(2))
 
     @torch.inference_mode()
     def __call__(self, ids: Tensor) -> Tensor:
-        x = self.model.get_input_embeddings()(ids)
+        x = self.model.get_input_embeddings()(ids.to(self.model.device))
         self.length += len(ids)
-        frames = torch.from_numpy(position_ids(self.length, self.policy)).float()[None]
+        frames = torch.from_numpy(position_ids(self.length, self.policy)).to(x.device, torch.float32)[None]
         cos, sin = (part[0] for part in self.model.base_model.rotary_emb(x[None], frames))
         for index, layer in enumerate(self.model.base_model.layers):
             x = self._layer(index, layer, x, cos, sin)

@@ -20,7 +20,7 @@ import torch
 from backend import embedded
 from backend.evaluation.files import RESULTS, keep, writable
 from backend.evaluation.machine import PeakMemory
-from backend.evaluation.speed import Bench, Speed, begun, cache_bytes, engine_readers, measured
+from backend.evaluation.speed import Bench, Speed, begun, cache_bytes, context_tokens, engine_readers, measured
 from backend.models import Models
 from backend.positions import Policy
 from backend.runner import Runner
@@ -87,7 +87,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as work:
         try:
             gguf = embedded.original(Path(work))
-            bench, head = begun(models, given.tokens, say)
+            bench, head = begun(context_tokens(models), given.tokens, say)
             result = head | {"short": measured(cases(models, gguf, bench), say)}
         except ValueError as error:
             sys.exit(str(error))

@@ -9,7 +9,7 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -61,43 +61,64 @@ def _processor() -> str:
     )
 
 
-def copy_bandwidth(size: int = 256 * 2**20, times: int = 8) -> float:
+CPU = torch.device("cpu")
+# Sizes of a copy in bytes and of a matrix that keep a GPU busy, and of those that do for a CPU.
+COPIED = {"cuda": 2**31, "cpu": 2**28}
+MULTIPLIED = {"cuda": 8192, "cpu": 2048}
+REPEATS = 8
+
+
+def clock(device: torch.device = CPU) -> float:
+    """Seconds, once the device has done all that it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
+
+
+def copy_bandwidth(device: torch.device = CPU) -> float:
     """Bytes read and written per second by the best of some large copies."""
-    source, target = torch.ones(size, dtype=torch.uint8), torch.empty(size, dtype=torch.uint8)
-    best = float("inf")
-    for _ in range(times):
-        started = time.perf_counter()
-        target.copy_(source)
-        best = min(best, time.perf_counter() - started)
-    return 2 * size / best
+    size = COPIED[device.type]
+    source, target = (torch.ones(size, dtype=torch.uint8, device=device) for _ in range(2))
+    return 2 * size / _shortest(lambda: target.copy_(source), device)
 
 
-def product_rate(dtype: torch.dtype, size: int = 2048, times: int = 8) -> float:
+def product_rate(dtype: torch.dtype, device: torch.device = CPU) -> float:
     """Operations (an addition or a multiplication each) per second by the best of some large matrix products."""
-    left, right = torch.rand(2, size, size, generator=torch.Generator().manual_seed(0)).to(dtype)
+    size = MULTIPLIED[device.type]
+    left, right = torch.rand(2, size, size, generator=torch.Generator().manual_seed(0)).to(device, dtype)
+    return 2 * size**3 / _shortest(lambda: torch.mm(left, right), device)
+
+
+def _shortest(work: Callable[[], object], device: torch.device) -> float:
     best = float("inf")
-    for _ in range(times):
-        started = time.perf_counter()
-        torch.mm(left, right)
-        best = min(best, time.perf_counter() - started)
-    return 2 * size**3 / best
+    for _ in range(REPEATS):
+        started = clock(device)
+        work()
+        best = min(best, clock(device) - started)
+    return best
 
 
 class PeakMemory:
-    """`with PeakMemory() as peak:` then `peak.bytes`: the highest resident memory while inside, above what was resident
-    on entering (Linux; else 0)."""
+    """`with PeakMemory() as peak:` then `peak.bytes`: the most memory held while inside, above what was held on
+    entering: of a GPU what PyTorch took of it, else what was resident (Linux; elsewhere 0)."""
 
     bytes = 0
 
+    def __init__(self, device: torch.device = CPU):
+        self._gpu = device if device.type == "cuda" else None
+
     def __enter__(self) -> PeakMemory:
-        if Path("/proc/self/clear_refs").exists():
+        if self._gpu:
+            torch.cuda.reset_peak_memory_stats(self._gpu)
+        elif Path("/proc/self/clear_refs").exists():
             _give_back()
             Path("/proc/self/clear_refs").write_text("5")
-        self._before = _resident("VmRSS")
+        self._before = torch.cuda.memory_allocated(self._gpu) if self._gpu else _resident("VmRSS")
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self.bytes = max(0, _resident("VmHWM") - self._before)
+        most = torch.cuda.max_memory_allocated(self._gpu) if self._gpu else _resident("VmHWM")
+        self.bytes = max(0, most - self._before)
 
 
 def _give_back() -> None:

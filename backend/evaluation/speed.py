@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -25,7 +24,7 @@ from backend.cache import FramedCache
 from backend.engine import CHUNK, FIRST_CHUNK
 from backend.evaluation.algorithm1 import Algorithm1
 from backend.evaluation.files import RESULTS, keep, writable
-from backend.evaluation.machine import PeakMemory, copy_bandwidth, product_rate, provenance
+from backend.evaluation.machine import CPU, PeakMemory, clock, copy_bandwidth, product_rate, provenance
 from backend.models import Models
 from backend.positions import Policy
 from backend.probes import Probe
@@ -39,6 +38,7 @@ LONG = (4096, 8192, 16384, 32768, 65536, 131072)
 # Where those stop whose time is quadratic: ways of reading that look at everything.
 LONGEST = {"transformers": 32768, "engine": 32768, "dynamic": 16384, "algorithm 1": 8192}
 WINDOWS = (1024, 2048, 4096)
+DYNAMIC = Policy(kind="dynamic", ratio=4.0)
 # Fresh readings of a context, and rounds of writing after each: up to SOON tokens, and beyond, where reading is slow.
 SOON = 2048
 NEAR, FAR = (3, 2), (1, 4)
@@ -132,7 +132,7 @@ class Generating:
         self.model, self.cache = model, DynamicCache(config=model.config)
 
     def read(self, ids: torch.Tensor) -> None:
-        self.ids = ids
+        self.ids = ids.to(self.model.device)
         self.write(1)
 
     def write(self, count: int) -> None:
@@ -147,7 +147,7 @@ class Generating:
         )[0]
 
     def held(self) -> int:
-        return _held(self.cache)
+        return held(self.cache)
 
     def rotations(self) -> int:
         return self.cache.get_seq_length()
@@ -179,10 +179,10 @@ class Found:
 
     def read(self, reader: Reader, ids: torch.Tensor) -> None:
         """Time the reading of a context."""
-        with PeakMemory() as peak:
-            started = time.perf_counter()
+        with PeakMemory(self._device) as peak:
+            started = clock(self._device)
             reader.read(ids)
-            self.prefill.append(len(ids) / (time.perf_counter() - started))
+            self.prefill.append(len(ids) / (clock(self._device) - started))
             self.cache, self.seen = reader.held(), reader.seen
             reader.write(WARM)
         self.memory = max(self.memory, peak.bytes)
@@ -191,11 +191,15 @@ class Found:
         """Time the writing of so many tokens, after some to warm up."""
         before = reader.rotations()
         reader.write(WARM)
-        started = time.perf_counter()
+        started = clock(self._device)
         reader.write(count)
-        self.decode.append(count / (time.perf_counter() - started))
+        self.decode.append(count / (clock(self._device) - started))
         self.rotated += reader.rotations() - before
         self.written += WARM + count
+
+    @property
+    def _device(self) -> torch.device:
+        return _of(self.case.model).device
 
     def over(self, other: Found) -> float:
         """How many times as fast this writes as another in the same round."""
@@ -296,16 +300,14 @@ def long_cases(
     """At long contexts in bf16, without probes: plain attention of transformers and of the engine, Λ, and dynamic PIC
     both ways, each up to its longest context; what has none is left out, but Λ has no end."""
     model, runner = reference("bf16"), Runner(models.load("embedded", "bf16"))
-    dynamic = Policy(kind="dynamic", ratio=4.0)
-    plain = _quiet("engine bf16", runner, Policy())
-    windowed = [_quiet(f"engine bf16, Λ {n}", runner, Policy(window=n, sinks=10, limit=n)) for n in windows]
+    plain, dynamic = engine_case("engine bf16", runner, Policy()), dynamic_case(runner)
+    windowed = [lambda_case(runner, n) for n in windows]
     for n in contexts:
-        again = partial(algorithm1_readers, model, dynamic, bench.room(max(n, TRIAL)))
         ways = {
             "transformers": generate_case("bf16", model, n),
             "engine": plain,
-            "dynamic": _quiet("engine bf16, dynamic PIC", runner, dynamic),
-            "algorithm 1": Case("dynamic PIC by 004's algorithm 1", again, model, FEW if n > SOON else None),
+            "dynamic": dynamic,
+            "algorithm 1": algorithm1_case(model, bench.room(max(n, TRIAL)), FEW if n > SOON else None),
         }
         yield from bench.compare(n, [*(case for way, case in ways.items() if n <= longest.get(way, 0)), *windowed])
 
@@ -326,8 +328,13 @@ def left_out(config: PreTrainedConfig, contexts: Sequence[int] = CONTEXTS) -> li
     ]
 
 
+def algorithm1_case(model: PreTrainedModel, room: int, tokens: int | None = None) -> Case:
+    """004's own dynamic PIC, for at most `room` tokens."""
+    return Case("dynamic PIC by 004's algorithm 1", partial(algorithm1_readers, model, DYNAMIC, room), model, tokens)
+
+
 def algorithm1_readers(model: PreTrainedModel, policy: Policy, room: int) -> Readers:
-    """004's own dynamic PIC."""
+    """Its reader."""
     read, rotated = Algorithm1(model, policy, room), 0
 
     def step(ids: torch.Tensor) -> torch.Tensor:
@@ -369,10 +376,11 @@ def forward_readers(model: PreTrainedModel) -> Readers:
         )
         return out.logits[0, -1].float()
 
-    return {"": Stepping(step, lambda: _held(cache), cache.get_seq_length)}
+    return {"": Stepping(step, lambda: held(cache), cache.get_seq_length)}
 
 
-def _held(cache: DynamicCache) -> int:
+def held(cache: DynamicCache) -> int:
+    """Bytes of transformers' own keys and values."""
     return sum(layer.keys.nbytes + layer.values.nbytes for layer in cache.layers)
 
 
@@ -381,8 +389,19 @@ def engine_readers(runner: Runner, policy: Policy) -> Readers:
     return {"": engine_reader(runner, policy), ", probes": engine_reader(runner, policy, runner.probe(Watch()))}
 
 
-def _quiet(name: str, runner: Runner, policy: Policy) -> Case:
+def engine_case(name: str, runner: Runner, policy: Policy) -> Case:
+    """The engine without probes."""
     return Case(name, lambda: {"": engine_reader(runner, policy)}, runner)
+
+
+def dynamic_case(runner: Runner) -> Case:
+    """The same under dynamic PIC."""
+    return engine_case("engine bf16, dynamic PIC", runner, DYNAMIC)
+
+
+def lambda_case(runner: Runner, window: int) -> Case:
+    """The same under Λ with a window of so many tokens."""
+    return engine_case(f"engine bf16, Λ {window}", runner, Policy(window=window, sinks=10, limit=window))
 
 
 def engine_reader(runner: Runner, policy: Policy, probe: Probe | None = None) -> Reader:
@@ -482,15 +501,17 @@ def measured(rows: Iterator[Speed], report: Callable[[str], None]) -> list[dict[
     return found
 
 
-def begun(models: Models, tokens: int, report: Callable[[str], None]) -> tuple[Bench, dict[str, Any]]:
+def begun(
+    text: torch.Tensor, tokens: int, report: Callable[[str], None], device: torch.device = CPU
+) -> tuple[Bench, dict[str, Any]]:
     """A bench on this machine, and the head of its result."""
-    copy = copy_bandwidth()
-    products = {dtype: product_rate(dtype) for dtype in (torch.bfloat16, torch.float32)}
+    copy = copy_bandwidth(device)
+    products = {dtype: product_rate(dtype, device) for dtype in (torch.bfloat16, torch.float32)}
     reached = {str(dtype).removeprefix("torch."): rate for dtype, rate in products.items()}
     told = ", ".join(f"{rate / 1e9:.0f} billion in {name}" for name, rate in reached.items())
     report(f"copy bandwidth {copy / 1e9:.1f} GB/s read and written; operations/s: {told}\n{table([])}")
     head = provenance(seed=0) | {"copy_bytes_per_second": copy, "operations_per_second": reached}
-    return Bench(context_tokens(models), copy, products, tokens), head | {"tokens_written": tokens}
+    return Bench(text, copy, products, tokens), head | {"tokens_written": tokens}
 
 
 def main() -> None:
@@ -502,7 +523,7 @@ def main() -> None:
     given = parser.parse_args()
     writable(given.out)
     models = Models(["embedded"])
-    bench, result = begun(models, given.tokens, say)
+    bench, result = begun(context_tokens(models), given.tokens, say)
     result["long"] = []
     for row in long_cases(models, bench, given.contexts, given.windows):
         result["long"] += measured(iter([row]), say)

@@ -1,0 +1,69 @@
+"""The bench of large shapes with random weights: what it compares, what it leaves out; here with a small shape."""
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from backend.evaluation import gpu
+from backend.evaluation.machine import CPU
+from backend.evaluation.speed import Bench
+
+TINY = {
+    "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "intermediate_size": 96, "vocab_size": 120,
+}  # fmt: skip
+WAYS = [
+    "transformers bf16", "transformers bf16, eager", "engine bf16", "engine bf16, dynamic PIC",
+    "dynamic PIC by 004's algorithm 1", "engine bf16, Λ 32",
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch):
+    monkeypatch.setattr(gpu, "SHAPES", {"tiny": TINY})
+
+
+@pytest.fixture
+def bench() -> Bench:
+    text = torch.randint(3, 100, (96,), generator=torch.Generator().manual_seed(1))
+    return Bench(text, copy=1e9, products={torch.bfloat16: 1e12}, tokens=4)
+
+
+def test_each_way_is_timed_beside_flash_attention(tmp_path, monkeypatch):
+    out = tmp_path / "bench_gpu.json"
+    asked = ["gpu", "--shape", "tiny", "--contexts", "64", "96", "--windows", "32", "--tokens", "4", "--out", str(out)]
+    monkeypatch.setattr("sys.argv", asked)
+    monkeypatch.setattr(gpu, "begun", lambda text, tokens, report, device: (Bench(
+        text % 120, 1e9, {torch.bfloat16: 1e12}, tokens), {"commit": "x"}))  # fmt: skip
+    gpu.main()
+    rows = json.loads(out.read_text("utf-8"))["long"]
+    assert [(row["case"], row["context"]) for row in rows] == [(f"tiny: {way}", n) for n in (64, 96) for way in WAYS]
+    assert all(row["prefill"] > 0 and row["gain"] > 0 and row["bandwidth"] > 0 for row in rows)
+    held = {(row["case"], row["context"]): row["token_bytes"] for row in rows}
+    assert held["tiny: engine bf16, Λ 32", 64] == held["tiny: engine bf16, Λ 32", 96] < held["tiny: engine bf16", 64]
+
+
+def test_what_does_not_fit_beside_is_timed_alone_or_left_out(bench, monkeypatch):
+    model = gpu.shaped("tiny", "sdpa")
+    cache = 2 * 2 * 2 * 16 * 64 * 2
+    weights = 2 * sum(p.numel() for name, p in model.named_parameters() if "embed" not in name)
+    monkeypatch.setattr(gpu, "memory", lambda device: (weights + 1.2 * cache) / gpu.SHARE)
+    rows = list(gpu.cases("tiny", CPU, bench, [64], [32]))
+    assert [(row.case, row.gain) for row in rows] == [("engine bf16", None), ("engine bf16, Λ 32", None)]
+
+
+def test_kernels_share_weights_and_read_alike():
+    model = gpu.shaped("tiny", "sdpa")
+    eager = gpu.sharing(model, "tiny", "eager")
+    assert eager.config._attn_implementation == "eager"
+    for mine, theirs in zip(eager.parameters(), model.parameters(), strict=True):
+        assert mine.data_ptr() == theirs.data_ptr()
+    ids = torch.randint(0, 120, (700,), generator=torch.Generator().manual_seed(0))
+    reader = gpu.eager_readers(eager)[""]
+    reader.read(ids)
+    assert reader.rotations() == 700 and reader.held() == 2 * 2 * 2 * 16 * 700 * 2
+    expected = model(ids[None]).logits[0, -1]
+    found = gpu.eager_readers(eager)[""].step(ids)
+    torch.testing.assert_close(found, expected, atol=0.02, rtol=0.02)

@@ -89,7 +89,7 @@ def _lower(n: int, m: int, device: torch.device) -> Tensor:
 
 
 def _dense(q, k, v, scale: float, seen: Tensor | None, added: Tensor | None) -> tuple[Tensor, Tensor]:
-    """q [kv heads, groups, n, width]; k, v […, m, width]; seen, added […, n, m]: as many rows at once as HELD allows."""
+    """q [kv heads, groups, n, width]; k, v likewise; seen, added […, n, m]; as many rows at once as HELD allows."""
     count = max(1, HELD // (q.shape[0] * q.shape[1] * k.shape[2]))
     parts = [
         _scored(rows, k, v, scale, *(None if x is None else x[..., at : at + count, :] for x in (seen, added)))

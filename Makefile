@@ -28,6 +28,8 @@ bench-long: $(VENV)/.runs
 	@$(MODEL)
 	$(PY) -m backend.evaluation.speed $(ARGS)
 
+# Caches that grow by copying leave gaps in a GPU's memory.
+bench-gpu: export PYTORCH_ALLOC_CONF ?= expandable_segments:True
 bench-gpu: $(VENV)/.runs
 	$(PY) -m backend.evaluation.gpu $(ARGS)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import log
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -111,6 +112,12 @@ class Bench(Recorded):
     long: list[Rate] = Field(default_factory=list)
     left_out: list[LeftOut] = Field(default_factory=list)
     page: Behind | None = None
+
+
+class Large(Recorded):
+    """assets/results/bench_gpu.json. shapes: rows by a model's shape."""
+
+    shapes: dict[str, list[Rate]]
 
 
 class LongForm(Recorded):
@@ -220,6 +227,19 @@ def speed(bench: Bench) -> Shown:
         tables += [_behind(one) for one in (bench.page, *bench.page.further)]
         shown.apart = f"the run behind the page: {bench.page.provenance}"
     return shown
+
+
+def by_shape(result: Large) -> Shown:
+    """Tokens per second of models of random weights, by their shape."""
+    words = [f"{shape}: {_gains(rates)}" for shape, rates in result.shapes.items()]
+    tables = [
+        replace(table, caption=f"{shape}: {table.caption}")
+        for shape, rates in result.shapes.items()
+        for table in _rates(rates)
+    ]
+    hint = "Tokens per second after a context"
+    drawn = [Figure(f"Decoding speed, {shape}", hint, _speed_chart(rates)) for shape, rates in result.shapes.items()]
+    return Shown(" ".join([*words, published.SPEED]), tables, drawn)
 
 
 def _behind(run: Behind) -> Table:
@@ -471,7 +491,7 @@ KINDS = {
     ),
     "bench.json": Kind("Speed", "make bench", Bench, speed),
     "bench_long.json": Kind("Speed far into a text", "make bench-long", Bench, speed),
-    "bench_gpu.json": Kind("Speed on a GPU, random weights", "make bench-gpu", Bench, speed),
+    "bench_gpu.json": Kind("Speed on a GPU, random weights", "make bench-gpu", Large, by_shape),
     "bench_llama_cpp.json": Kind("Speed beside llama.cpp", "make bench-llama", Bench, beside_llama),
     "perplexity.json": Kind("Fluency far into a text", "python -m backend evaluate perplexity", Fluency, fluency),
     "perplexity_novels.json": Kind(

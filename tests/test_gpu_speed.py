@@ -6,6 +6,7 @@ import json
 import pytest
 import torch
 
+from app.benchmarks import Large, by_shape
 from backend.evaluation import gpu
 from backend.evaluation.machine import CPU
 from backend.evaluation.speed import Bench
@@ -15,8 +16,8 @@ TINY = {
     "intermediate_size": 96, "vocab_size": 120,
 }  # fmt: skip
 WAYS = [
-    "transformers bf16", "transformers bf16, eager", "engine bf16", "engine bf16, dynamic PIC",
-    "dynamic PIC by 004's algorithm 1", "engine bf16, Λ 32",
+    "eager attention of transformers, by chunks", "engine bf16", "engine bf16, dynamic PIC",
+    "dynamic PIC by 004's algorithm 1", "engine bf16, Λ 32", "transformers bf16",
 ]  # fmt: skip
 
 
@@ -38,20 +39,33 @@ def test_each_way_is_timed_beside_flash_attention(tmp_path, monkeypatch):
     monkeypatch.setattr(gpu, "begun", lambda text, tokens, report, device: (Bench(
         text % 120, 1e9, {torch.bfloat16: 1e12}, tokens), {"commit": "x"}))  # fmt: skip
     gpu.main()
-    rows = json.loads(out.read_text("utf-8"))["long"]
-    assert [(row["case"], row["context"]) for row in rows] == [(f"tiny: {way}", n) for n in (64, 96) for way in WAYS]
+    result = json.loads(out.read_text("utf-8"))
+    rows = result["shapes"]["tiny"]
+    assert [(row["case"], row["context"]) for row in rows] == [(way, n) for n in (64, 96) for way in WAYS]
     assert all(row["prefill"] > 0 and row["gain"] > 0 and row["bandwidth"] > 0 for row in rows)
     held = {(row["case"], row["context"]): row["token_bytes"] for row in rows}
-    assert held["tiny: engine bf16, Λ 32", 64] == held["tiny: engine bf16, Λ 32", 96] < held["tiny: engine bf16", 64]
+    assert held["engine bf16, Λ 32", 64] == held["engine bf16, Λ 32", 96] < held["engine bf16", 64]
+    shown = by_shape(Large.model_validate(result))
+    assert "tiny: After 96 tokens engine bf16, Λ 32 decodes" in shown.words
+    assert shown.tables[0].caption.startswith("tiny: Decoding") and len(shown.figures) == 1
+
+
+def test_without_a_gpu_a_shape_must_be_named(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["gpu"])
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SystemExit, match="--shape smollm2-135m"):
+        gpu.main()
 
 
 def test_what_does_not_fit_beside_is_timed_alone_or_left_out(bench, monkeypatch):
     model = gpu.shaped("tiny", "sdpa")
     cache = 2 * 2 * 2 * 16 * 64 * 2
-    weights = 2 * sum(p.numel() for name, p in model.named_parameters() if "embed" not in name)
+    weights = 2 * sum(p.numel() for p in model.parameters())
     monkeypatch.setattr(gpu, "memory", lambda device: (weights + 1.2 * cache) / gpu.SHARE)
     rows = list(gpu.cases("tiny", CPU, bench, [64], [32]))
-    assert [(row.case, row.gain) for row in rows] == [("engine bf16", None), ("engine bf16, Λ 32", None)]
+    alone, beside = ("engine bf16", "dynamic PIC by 004's algorithm 1"), ("engine bf16, Λ 32", "transformers bf16")
+    assert [row.case for row in rows] == [*alone, *beside]
+    assert [row.gain is None for row in rows] == [True, True, False, False] and rows[-1].gain == 1
 
 
 def test_kernels_share_weights_and_read_alike():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -29,23 +30,23 @@ from backend.evaluation.speed import (
     algorithm1_case,
     begun,
     cache_bytes,
-    dynamic_case,
-    engine_case,
+    engine_cases,
     held,
-    lambda_case,
     measured,
-    weight_bytes,
+    window_case,
 )
 from backend.models import Loaded
-from backend.positions import Policy
 from backend.runner import Runner
 from backend.terminal import say
 
 OUT = RESULTS / "bench_gpu.json"
 CONTEXTS = (32768, 131072)
 WINDOWS = (2048, 4096)
+LARGE = ("llama-3.1-8b", "llama-2-7b")
 # Of the device's memory, for weights and for the caches of two ways that are compared; the rest is for scores.
 SHARE = 0.8
+# Caches that one takes which grows a layer at a time.
+GROWN = 1.1
 _LLAMA: dict[str, Any] = {
     "hidden_size": 4096,
     "num_hidden_layers": 32,
@@ -87,7 +88,7 @@ def sharing(model: PreTrainedModel, shape: str, kernel: str) -> PreTrainedModel:
 
 
 def eager_readers(model: PreTrainedModel) -> Readers:
-    """transformers with all scores at once, which only chunks of a long context leave room for."""
+    """transformers with a chunk's scores at once: those of a whole long context have no room."""
     cache = DynamicCache(config=model.config)
 
     @torch.inference_mode()
@@ -110,57 +111,61 @@ def cases(
     shape: str, device: torch.device, bench: Bench, contexts: Sequence[int], windows: Sequence[int]
 ) -> Iterator[Speed]:
     """Each way by turns with transformers and its flash attention, or, where the caches of both do not fit, alone; left
-    out where not even that fits."""
+    out where not even that fits. Of transformers' own rows the last of a context, when the GPU is warm."""
     with device:
         model = shaped(shape, "sdpa")
     flash, eager = (sharing(model, shape, kernel) for kernel in ("sdpa", "eager"))
     runner = Runner(Loaded(model, cast(Any, None), describe(shape, model, "bf16")))
-    room = SHARE * memory(device) - weight_bytes(runner)
+    left = SHARE * memory(device) - sum(weight.nbytes for weight in model.parameters())
     for n in contexts:
-        theirs = Case("transformers bf16", lambda: {"": Generating(flash)}, flash)
-        # Caches of each, in multiples of keys and values that lie there once: dynamic PIC keeps keys unrotated too.
-        ways: list[tuple[Case, float]] = [
-            (Case("transformers bf16, eager", lambda: eager_readers(eager), eager), 2),
-            (engine_case("engine bf16", runner, Policy()), 1),
-            (dynamic_case(runner), 1.5),
-            (algorithm1_case(flash, bench.room(n)), 1.5),
-            *((lambda_case(runner, window), 0) for window in windows),
+        room = bench.room(n)
+        plain, dynamic = engine_cases(runner, room)
+        ways = [
+            (Case("eager attention of transformers, by chunks", lambda: eager_readers(eager), eager), 2.0),
+            (plain, 1.0),
+            (dynamic, 1.5),
+            (algorithm1_case(flash, room), GROWN),
+            *((window_case(runner, window), 0.0) for window in windows),
         ]
-        yield from _fitting(bench, n, theirs, ways, room / cache_bytes(None, n, runner))
+        theirs = Case("transformers bf16", lambda: {"": Generating(flash)}, flash)
+        yield from _fitting(bench, n, theirs, ways, left / cache_bytes(None, n, runner))
 
 
 def _fitting(
     bench: Bench, context: int, theirs: Case, ways: Sequence[tuple[Case, float]], room: float
 ) -> Iterator[Speed]:
-    """room: caches that fit. transformers' takes two while it grows."""
-    told = False
+    """ways: with the caches that each takes, as `room` counts them: of keys and values that lie there once."""
+    flash = None
     for case, takes in ways:
-        if takes > room:
+        if GROWN + takes <= room:
+            flash, row = bench.compare(context, [theirs, case])
+        elif takes <= room:
+            (row,) = bench.compare(context, [case])
+        else:
             continue
-        beside = 2 + takes <= room
-        first, *rows = bench.compare(context, [theirs, case] if beside else [case])
-        if not told or not beside:
-            yield first
-        told = told or beside
-        yield from rows
+        yield row
+    if flash is not None:
+        yield flash
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m backend.evaluation.gpu", description=__doc__)
-    parser.add_argument("--shape", choices=SHAPES, nargs="+", default=["llama-3.1-8b", "llama-2-7b"])
+    parser.add_argument("--shape", choices=SHAPES, nargs="+", help="llama-3.1-8b llama-2-7b (on a GPU)")
     parser.add_argument("--tokens", type=int, default=64, help="tokens written in a round (default 64)")
     parser.add_argument("--contexts", type=int, nargs="+", default=CONTEXTS, help="tokens of context (32768 131072)")
     parser.add_argument("--windows", type=int, nargs="+", default=WINDOWS, help="Λ windows (2048 4096)")
     parser.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args()
-    writable(given.out)
     device = torch.device("cuda", 0) if torch.cuda.is_available() else CPU
+    if device is CPU and not given.shape:
+        sys.exit("PyTorch sees no GPU: name a shape that the CPU can bear, --shape smollm2-135m")
+    writable(given.out)
     text = torch.randint(1, 32000, (max(given.contexts),), generator=torch.Generator().manual_seed(0))
     bench, result = begun(text, given.tokens, say, device)
-    result["long"] = []
-    for shape in given.shape:
+    shapes = result["shapes"] = {}
+    for shape in given.shape or LARGE:
         for row in cases(shape, device, bench, given.contexts, given.windows):
-            result["long"] += [found | {"case": f"{shape}: {row.case}"} for found in measured(iter([row]), say)]
+            shapes.setdefault(shape, []).extend(measured(iter([row]), say))
             keep(given.out, result)
 
 

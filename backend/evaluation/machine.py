@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import importlib.metadata
 import os
 import platform
 import subprocess
@@ -24,6 +25,7 @@ def provenance(seed: int, before: Mapping[str, Any] | None = None) -> dict[str, 
 
     before: a result that this one goes on from; the calls it came of are kept under `went_on_from`.
     """
+    transformers = importlib.metadata.version("transformers")
     calls = [*before.get("went_on_from", []), {key: before.get(key) for key in CALL}] if before else []
     return {
         "command": " ".join(["python", *_command()]),
@@ -38,7 +40,7 @@ def provenance(seed: int, before: Mapping[str, Any] | None = None) -> dict[str, 
             "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
             "load_before": os.getloadavg()[0],
         },
-        "versions": {"python": platform.python_version(), "torch": torch.__version__},
+        "versions": {"python": platform.python_version(), "torch": torch.__version__, "transformers": transformers},
         **({"went_on_from": calls} if calls else {}),
     }
 

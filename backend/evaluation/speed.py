@@ -177,15 +177,15 @@ class Found:
     written: int = 0
     seen: int | None = None
 
-    def read(self, reader: Reader, ids: torch.Tensor) -> None:
-        """Time the reading of a context."""
+    def read(self, reader: Reader, ids: torch.Tensor, made: int = 0) -> None:
+        """Time the reading of a context. made: bytes that the reader took before."""
         with PeakMemory(self._device) as peak:
             started = clock(self._device)
             reader.read(ids)
             self.prefill.append(len(ids) / (clock(self._device) - started))
             self.cache, self.seen = reader.held(), reader.seen
             reader.write(WARM)
-        self.memory = max(self.memory, peak.bytes)
+        self.memory = max(self.memory, made + peak.bytes)
 
     def write(self, reader: Reader, count: int) -> None:
         """Time the writing of so many tokens, after some to warm up."""
@@ -246,9 +246,11 @@ class Bench:
     def _measure(self, context: int, cases: Sequence[Case], rounds: int, found: dict[str, Found]) -> None:
         runs = []
         for case in cases:
-            for way, reader in case.make().items():
+            with PeakMemory(_of(case.model).device) as made:
+                readers = case.make()
+            for way, reader in readers.items():
                 one = found.setdefault(case.name + way, Found(case))
-                one.read(reader, self.text[:context])
+                one.read(reader, self.text[:context], made.bytes)
                 runs.append((one, reader))
         for number in range(rounds):
             # To and fro, so that a machine that slows down slows all.
@@ -300,14 +302,15 @@ def long_cases(
     """At long contexts in bf16, without probes: plain attention of transformers and of the engine, Λ, and dynamic PIC
     both ways, each up to its longest context; what has none is left out, but Λ has no end."""
     model, runner = reference("bf16"), Runner(models.load("embedded", "bf16"))
-    plain, dynamic = engine_case("engine bf16", runner, Policy()), dynamic_case(runner)
-    windowed = [lambda_case(runner, n) for n in windows]
+    windowed = [window_case(runner, n) for n in windows]
     for n in contexts:
+        room = bench.room(max(n, TRIAL))
+        plain, dynamic = engine_cases(runner, room)
         ways = {
             "transformers": generate_case("bf16", model, n),
             "engine": plain,
             "dynamic": dynamic,
-            "algorithm 1": algorithm1_case(model, bench.room(max(n, TRIAL)), FEW if n > SOON else None),
+            "algorithm 1": algorithm1_case(model, room, FEW if n > SOON else None),
         }
         yield from bench.compare(n, [*(case for way, case in ways.items() if n <= longest.get(way, 0)), *windowed])
 
@@ -329,12 +332,12 @@ def left_out(config: PreTrainedConfig, contexts: Sequence[int] = CONTEXTS) -> li
 
 
 def algorithm1_case(model: PreTrainedModel, room: int, tokens: int | None = None) -> Case:
-    """004's own dynamic PIC, for at most `room` tokens."""
+    """Dynamic PIC as 004 does it, for at most `room` tokens, of which it writes `tokens` in a round."""
     return Case("dynamic PIC by 004's algorithm 1", partial(algorithm1_readers, model, DYNAMIC, room), model, tokens)
 
 
 def algorithm1_readers(model: PreTrainedModel, policy: Policy, room: int) -> Readers:
-    """Its reader."""
+    """Algorithm 1 with a cache for `room` tokens."""
     read, rotated = Algorithm1(model, policy, room), 0
 
     def step(ids: torch.Tensor) -> torch.Tensor:
@@ -389,24 +392,25 @@ def engine_readers(runner: Runner, policy: Policy) -> Readers:
     return {"": engine_reader(runner, policy), ", probes": engine_reader(runner, policy, runner.probe(Watch()))}
 
 
-def engine_case(name: str, runner: Runner, policy: Policy) -> Case:
-    """The engine without probes."""
-    return Case(name, lambda: {"": engine_reader(runner, policy)}, runner)
+def engine_cases(runner: Runner, room: int) -> list[Case]:
+    """The engine without probes, under plain attention and under dynamic PIC, for `room` tokens."""
+    policies = {"engine bf16": Policy(), "engine bf16, dynamic PIC": DYNAMIC}
+    return [Case(name, partial(_alone, runner, policy, room), runner) for name, policy in policies.items()]
 
 
-def dynamic_case(runner: Runner) -> Case:
-    """The same under dynamic PIC."""
-    return engine_case("engine bf16, dynamic PIC", runner, DYNAMIC)
+def _alone(runner: Runner, policy: Policy, room: int) -> Readers:
+    return {"": engine_reader(runner, policy, room=room)}
 
 
-def lambda_case(runner: Runner, window: int) -> Case:
-    """The same under Λ with a window of so many tokens."""
-    return engine_case(f"engine bf16, Λ {window}", runner, Policy(window=window, sinks=10, limit=window))
+def window_case(runner: Runner, window: int) -> Case:
+    """The engine without probes under Λ with a window of so many tokens."""
+    policy = Policy(window=window, sinks=10, limit=window)
+    return Case(f"engine bf16, Λ {window}", lambda: {"": engine_reader(runner, policy)}, runner)
 
 
-def engine_reader(runner: Runner, policy: Policy, probe: Probe | None = None) -> Reader:
-    """One reader of the engine, with a fresh cache."""
-    cache = runner.cache(policy, 256)
+def engine_reader(runner: Runner, policy: Policy, probe: Probe | None = None, room: int = 256) -> Reader:
+    """One reader of the engine, with a fresh cache that has room for so many tokens before it grows."""
+    cache = runner.cache(policy, room)
 
     def step(ids: torch.Tensor) -> torch.Tensor:
         chunks = [ids] if len(ids) <= FIRST_CHUNK else ids.split(CHUNK)

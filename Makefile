@@ -101,8 +101,8 @@ lengths: $(VENV)/.develops
 far: $(VENV)/.develops
 	@$(MODEL)
 	$(PY) -m backend evaluate perplexity --data $(DATA)/novels --documents 1 $(ARGS)
-	$(PY) -m backend evaluate perplexity --data $(DATA)/novels --documents 6 --longest 16384 --policy plain --policy Λ \
-		--policy truncation --out assets/results/perplexity_novels.json
+	$(PY) -m backend evaluate perplexity --data $(DATA)/novels --documents 6 --policy plain --policy Λ --policy truncation \
+		--lengths 2048 4096 8192 16384 32768 --longest 16384 --out assets/results/perplexity_novels.json
 	$(PY) -m backend evaluate perplexity --lengths 2048 4096 8192 16384 32768 --longest 16384 \
 		--out assets/results/perplexity_pydoc.json
 	$(PY) -m backend evaluate perplexity --ablation --documents 1 --lengths 8192 16384 --data $(DATA)/novels

@@ -300,7 +300,8 @@ def test_all_charts_are_small_and_valid_json(folder):
     longer = {f"chart-r-longform{which}" for which in ("_many", "_many-1", "_greedy", "_greedy-1")}
     known = {f"chart-r-{name}" for name in own}
     diagnosed = {f"chart-r-diagnoses{number}" for number in ("", "-1", "-2")}
-    assert known <= set(shown) <= known | diagnosed | longer | {"chart-r-perplexity"}
+    fluent = {f"chart-r-perplexity{which}" for which in ("", "_novels", "_pydoc")}
+    assert known <= set(shown) <= known | diagnosed | longer | fluent
     for name, chart in shown.items():
         measured = name not in ("chart-r-likeness", "chart-r-strayed")
         assert len(chart["summary"]) > 30 and bool(chart["rows"]) == measured, name

@@ -494,12 +494,8 @@ KINDS = {
     "bench_gpu.json": Kind("Speed on a GPU, random weights", "make bench-gpu", Large, by_shape),
     "bench_llama_cpp.json": Kind("Speed beside llama.cpp", "make bench-llama", Bench, beside_llama),
     "perplexity.json": Kind("Fluency far into a text", "python -m backend evaluate perplexity", Fluency, fluency),
-    "perplexity_novels.json": Kind(
-        "Fluency far into six novels", "make far", Fluency, fluency_elsewhere
-    ),
-    "perplexity_pydoc.json": Kind(
-        "Fluency far into reference texts", "make far", Fluency, fluency_elsewhere
-    ),
+    "perplexity_novels.json": Kind("Fluency far into six novels", "make far", Fluency, fluency_elsewhere),
+    "perplexity_pydoc.json": Kind("Fluency far into reference texts", "make far", Fluency, fluency_elsewhere),
     "diagnoses.json": Kind(
         "What breaks far into a text",
         "python -m backend evaluate diagnoses --data FOLDER",

@@ -7,7 +7,6 @@ the CPU, where `--shape smollm2-135m` fits.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,7 +18,7 @@ from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig, PreTra
 from backend.capabilities import describe
 from backend.engine import CHUNK
 from backend.evaluation.files import RESULTS, keep, writable
-from backend.evaluation.machine import CPU
+from backend.evaluation.machine import CPU, memory
 from backend.evaluation.speed import (
     Bench,
     Case,
@@ -98,13 +97,6 @@ def eager_readers(model: PreTrainedModel) -> Readers:
         return logits[0, -1]
 
     return {"": Stepping(step, lambda: held(cache), cache.get_seq_length)}
-
-
-def memory(device: torch.device) -> int:
-    """Bytes of the device."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_properties(device).total_memory
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def cases(

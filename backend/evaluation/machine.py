@@ -36,7 +36,7 @@ def provenance(seed: int, before: Mapping[str, Any] | None = None) -> dict[str, 
             "processor": _processor(),
             "cores": os.cpu_count(),
             "threads": torch.get_num_threads(),
-            "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+            "memory_bytes": memory(CPU),
             "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
             "load_before": os.getloadavg()[0],
         },
@@ -68,6 +68,13 @@ CPU = torch.device("cpu")
 COPIED = {"cuda": 2**31, "cpu": 2**28}
 MULTIPLIED = {"cuda": 8192, "cpu": 2048}
 REPEATS = 8
+
+
+def memory(device: torch.device) -> int:
+    """Bytes of a GPU, or of the machine."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def clock(device: torch.device = CPU) -> float:

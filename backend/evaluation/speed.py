@@ -39,6 +39,8 @@ LONG = (4096, 8192, 16384, 32768, 65536, 131072)
 LONGEST = {"transformers": 32768, "engine": 32768, "dynamic": 16384, "algorithm 1": 8192}
 WINDOWS = (1024, 2048, 4096)
 DYNAMIC = Policy(kind="dynamic", ratio=4.0)
+# Tokens that a cache of the engine has room for at first; one with a window needs no more.
+ROOM = 256
 # Fresh readings of a context, and rounds of writing after each: up to SOON tokens, and beyond, where reading is slow.
 SOON = 2048
 NEAR, FAR = (3, 2), (1, 4)
@@ -394,21 +396,22 @@ def engine_readers(runner: Runner, policy: Policy) -> Readers:
 
 def engine_cases(runner: Runner, room: int) -> list[Case]:
     """The engine without probes, under plain attention and under dynamic PIC, for `room` tokens."""
-    policies = {"engine bf16": Policy(), "engine bf16, dynamic PIC": DYNAMIC}
-    return [Case(name, partial(_alone, runner, policy, room), runner) for name, policy in policies.items()]
-
-
-def _alone(runner: Runner, policy: Policy, room: int) -> Readers:
-    return {"": engine_reader(runner, policy, room=room)}
+    return [
+        _quiet("engine bf16", runner, Policy(), room),
+        _quiet("engine bf16, dynamic PIC", runner, DYNAMIC, room),
+    ]
 
 
 def window_case(runner: Runner, window: int) -> Case:
     """The engine without probes under Λ with a window of so many tokens."""
-    policy = Policy(window=window, sinks=10, limit=window)
-    return Case(f"engine bf16, Λ {window}", lambda: {"": engine_reader(runner, policy)}, runner)
+    return _quiet(f"engine bf16, Λ {window}", runner, Policy(window=window, sinks=10, limit=window), ROOM)
 
 
-def engine_reader(runner: Runner, policy: Policy, probe: Probe | None = None, room: int = 256) -> Reader:
+def _quiet(name: str, runner: Runner, policy: Policy, room: int) -> Case:
+    return Case(name, lambda: {"": engine_reader(runner, policy, room=room)}, runner)
+
+
+def engine_reader(runner: Runner, policy: Policy, probe: Probe | None = None, room: int = ROOM) -> Reader:
     """One reader of the engine, with a fresh cache that has room for so many tokens before it grows."""
     cache = runner.cache(policy, room)
 

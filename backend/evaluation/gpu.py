@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -100,10 +100,16 @@ def eager_readers(model: PreTrainedModel) -> Readers:
 
 
 def cases(
-    shape: str, device: torch.device, bench: Bench, contexts: Sequence[int], windows: Sequence[int]
+    shape: str,
+    device: torch.device,
+    bench: Bench,
+    contexts: Sequence[int],
+    windows: Sequence[int],
+    report: Callable[[str], None] = say,
 ) -> Iterator[Speed]:
     """Each way by turns with transformers and its flash attention, or, where the caches of both do not fit, alone; left
-    out where not even that fits. Of transformers' own rows the last of a context, when the GPU is warm."""
+    out where not even that fits, which report is told. Of transformers' own rows the last of a context, when the GPU is
+    warm."""
     with device:
         model = shaped(shape, "sdpa")
     flash, eager = (sharing(model, shape, kernel) for kernel in ("sdpa", "eager"))
@@ -120,11 +126,16 @@ def cases(
             *((window_case(runner, window), 0.0) for window in windows),
         ]
         theirs = Case("transformers bf16", lambda: {"": Generating(flash)}, flash)
-        yield from _fitting(bench, n, theirs, ways, left / cache_bytes(None, n, runner))
+        yield from _fitting(bench, n, theirs, ways, left / cache_bytes(None, n, runner), report)
 
 
 def _fitting(
-    bench: Bench, context: int, theirs: Case, ways: Sequence[tuple[Case, float]], room: float
+    bench: Bench,
+    context: int,
+    theirs: Case,
+    ways: Sequence[tuple[Case, float]],
+    room: float,
+    report: Callable[[str], None],
 ) -> Iterator[Speed]:
     """ways: with the caches that each takes, as `room` counts them: of keys and values that lie there once."""
     flash = None
@@ -134,9 +145,12 @@ def _fitting(
         elif takes <= room:
             (row,) = bench.compare(context, [case])
         else:
+            report(f"{case.name} after {context:,} tokens: left out, its cache has no room on this machine")
             continue
         yield row
-    if flash is not None:
+    if flash is None:
+        report(f"{theirs.name} after {context:,} tokens: left out, its cache has no room on this machine")
+    else:
         yield flash
 
 

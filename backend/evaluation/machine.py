@@ -29,7 +29,7 @@ def provenance(seed: int, before: Mapping[str, Any] | None = None) -> dict[str, 
     calls = [*before.get("went_on_from", []), {key: before.get(key) for key in CALL}] if before else []
     return {
         "command": " ".join(["python", *_command()]),
-        "commit": _git("rev-parse", "HEAD") + ("+changes" if _git("status", "--porcelain", "-uno") else ""),
+        "commit": _commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "seed": seed,
         "machine": {
@@ -50,8 +50,16 @@ def _command() -> list[str]:
     return ["-m", module.name.removesuffix(".__main__"), *sys.argv[1:]] if module else sys.argv
 
 
+def _commit() -> str:
+    """Empty for a copy of the files without their history, or on a machine without git."""
+    try:
+        return _git("rev-parse", "HEAD") + ("+changes" if _git("status", "--porcelain", "-uno") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
 def _git(*arguments: str) -> str:
-    done = subprocess.run(["git", *arguments], capture_output=True, text=True, cwd=Path(__file__).parent, check=False)
+    done = subprocess.run(["git", *arguments], capture_output=True, text=True, cwd=Path(__file__).parent, check=True)
     return done.stdout.strip()
 
 

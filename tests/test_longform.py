@@ -50,6 +50,9 @@ def test_prompts_are_those_of_the_file(tmp_path):
     (tmp_path / "p.jsonl").write_text("\n".join(map(json.dumps, rows)))
     assert asked(tmp_path / "p.jsonl", 5) == [Asked("a", 30), Asked("b")]
     assert len(asked(None, 99)) == 6
+    assert asked(tmp_path / "p.jsonl", 5, least=30) == [Asked("a", 30)]
+    with pytest.raises(ValueError, match="asks for 31 words or more: give another"):
+        asked(tmp_path / "p.jsonl", 5, least=31)
 
 
 def long(prompt, text):
@@ -61,7 +64,8 @@ def test_a_run_goes_on_and_a_judge_is_heard(models):
     prompts = [Asked("Name a colour.", 5), Asked("Name an animal.")]
     compared = {name: policies()[name] for name in ("plain", "naive s=4")}
     given = (lab, prompts, compared, {"max_new_tokens": 16})
-    first, whole = list(evaluate(*given, score=long, report=said.append))
+    half, *_, first, _, _, whole = list(evaluate(*given, score=long, report=said.append))
+    assert len(half["answers"]["plain"]) == 1 and len(first["answers"]["plain"]) == 2
     assert set(first["summary"]) == {"plain"} and set(whole["summary"]) == {"plain", "naive s=4"}
     plain = whole["summary"]["plain"]
     assert plain["perplexity"] < whole["summary"]["naive s=4"]["perplexity"]
@@ -69,6 +73,8 @@ def test_a_run_goes_on_and_a_judge_is_heard(models):
     *_, again = evaluate(*given, before=json.loads(json.dumps(first)), score=long, report=said.append)
     assert again["answers"]["plain"] == whole["answers"]["plain"]
     assert len(again["went_on_from"]) == 1
+    *_, more = evaluate(*given, before=json.loads(json.dumps(half)), score=long, report=said.append)
+    assert more["answers"] == whole["answers"] and more["summary"] == whole["summary"]
     with pytest.raises(ValueError, match="other settings or prompts: give another --out"):
         next(evaluate(*given[:3], {"max_new_tokens": 8}, before=whole))
     shorter = {"plain": {}, "naive s=4": {"pic": "naive", "ratio": 2.0}}
@@ -123,10 +129,10 @@ def test_quality_is_compared_over_what_neither_corrupted():
 
 
 def test_the_bounds_of_a_lengthening_are_those_of_other_draws():
-    assert bounds([(2, 1)] * 3) == {"lengthening_low": 2, "lengthening_high": 2}
+    assert bounds([(2, 1)] * 6) == {"lengthening_low": 2, "lengthening_high": 2}
     none = {"lengthening_low": None, "lengthening_high": None}
-    assert bounds([(2, 1)]) == bounds([]) == bounds([(2, 0), (1, 1)]) == none
-    few, many = ([(30, 10), (10, 10), (5, 10)] * times for times in (1, 20))
+    assert bounds([(2, 1)] * 5) == bounds([]) == bounds([(2, 0), (1, 1)] * 3) == none
+    few, many = ([(30, 10), (10, 10), (5, 10)] * times for times in (2, 40))
     widths = [found["lengthening_high"] - found["lengthening_low"] for found in map(bounds, (few, many))]
     assert bounds(few) == bounds(few) and 0 < widths[1] < widths[0] / 3
     assert bounds(many)["lengthening_low"] < 1.5 < bounds(many)["lengthening_high"]

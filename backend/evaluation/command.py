@@ -239,6 +239,7 @@ def _add_longform(command: argparse.ArgumentParser) -> None:
     command.add_argument("--model", default="embedded")
     command.add_argument("--data", type=Path, help="JSON lines with prompt, and length in words where one is asked for")
     command.add_argument("--prompts", type=int, default=12, help="prompts to ask (12; 6 without --data)")
+    command.add_argument("--wanted", type=int, default=0, help="words that a prompt must ask for at least (0)")
     command.add_argument("--policy", action="append", help="may repeat (all)")
     command.add_argument("--cap", type=int, default=1024, help="hard cap on tokens (1024)")
     command.add_argument("--trained", action="store_true", help="compare PIC-SFT in the place of policies")
@@ -272,7 +273,7 @@ def _longform(options: argparse.Namespace) -> int:
     writable(out)
     before = resumed(out, earlier)
     score = judge(options.judge) if options.judge else None
-    prompts = asked(options.data, options.prompts)
+    prompts = asked(options.data, options.prompts, options.wanted)
     for result in evaluate(Lab(Models(allowed(more=[options.model]))), prompts, compared, common, before, score, say):
         keep(out, result)
     return 0

@@ -33,8 +33,8 @@ from backend.steps import Finish, Step
 NGRAM = 4
 SEVERE = 0.5
 ENOUGH = 16
-# Of the bootstrap of a lengthening.
-DRAWS = 2000
+# Of the bootstrap of a lengthening, and how many pairs it needs to tell anything.
+DRAWS, PAIRS = 2000, 6
 SEEDS = "a prompt's place"
 QUALITY = ("distinct2", "similarity", "perplexity")
 PROMPTS = (
@@ -86,11 +86,16 @@ def repetition(tokens: list[int]) -> float:
     return 1 - distinct(tokens, NGRAM)
 
 
-def asked(file: Path | None, count: int) -> list[Asked]:
-    """`count` prompts from all over a file of JSON lines with `prompt` (and `length`, in words), or of PROMPTS."""
+def asked(file: Path | None, count: int, least: int = 0) -> list[Asked]:
+    """`count` prompts from all over a file of JSON lines with `prompt` (and `length`, in words), or of PROMPTS.
+
+    least: words that a prompt must ask for. ValueError where none does.
+    """
     if file is None:
         return [Asked(prompt) for prompt in PROMPTS[:count]]
-    rows = jsonlines.read(file, "prompt")
+    rows = [row for row in jsonlines.read(file, "prompt") if (row.get("length") or 0) >= least]
+    if not rows:
+        raise ValueError(f"no prompt in {file} asks for {least:,} words or more: give another --data or --wanted")
     chosen = [rows[i * len(rows) // count] for i in range(count)] if count < len(rows) else rows
     return [Asked(row["prompt"], row.get("length")) for row in chosen]
 
@@ -245,9 +250,9 @@ def beside(answers: Iterable[Answer], reference: Iterable[Answer]) -> dict[str, 
 
 def bounds(pairs: Sequence[tuple[int, int]]) -> dict[str, float | None]:
     """Between which values the ratio of sums of pairs lies in 95 % of draws of as many pairs from among them (the
-    percentile bootstrap); none for fewer than two pairs, or where a draw has nothing to divide by."""
+    percentile bootstrap); none for fewer than PAIRS, or where a draw has nothing to divide by."""
     none: dict[str, float | None] = {"lengthening_low": None, "lengthening_high": None}
-    if len(pairs) < 2:
+    if len(pairs) < PAIRS:
         return none
     drawn = np.random.default_rng(0).integers(len(pairs), size=(DRAWS, len(pairs)))
     ours, theirs = np.array(pairs, dtype=float)[drawn].sum(1).T
@@ -273,10 +278,11 @@ def evaluate(
     score: Judge | None = None,
     report: Callable[[str], None] = print,
 ) -> Iterator[dict[str, Any]]:
-    """The result after each policy, the last one whole. compared: settings by name. common: settings of all runs.
+    """The result after each answer, the last one whole. compared: settings by name. common: settings of all runs.
 
-    before: a result to go on from. What was measured under another policy of that name, another adapter or by another
-    judge is measured anew. ValueError where it has other settings or prompts.
+    before: a result to go on from, at the first prompt that a policy has no answer to. What was measured under another
+    policy of that name, another adapter or by another judge is measured anew. ValueError where it has other settings or
+    prompts.
 
     A prompt's place is its seed; under one for all, runs would draw and end alike. Policies draw alike too where all
     are written singly or all in batches (see `responses`), which turn a seed into tokens otherwise.
@@ -291,17 +297,29 @@ def evaluate(
         now = _measured({**common, **policy}, policy, score)
         if measured.get(name) != now:
             measured[name], answers[name] = now, []
-        if not answers[name]:
-            given = {**common, **policy, "watch": Watch(enabled=False)}
-            settings = [RunSettings(prompt=each.prompt, seed=place, **given) for place, each in enumerate(prompts)]
-            rows: dict[int, dict[str, Any]] = {}
-            for place, response in responses(lab, settings):
-                rows[place] = asdict(answer(lab, prompts[place], settings[place], response, score))
-                report(f"{name}: {len(rows)} of {len(prompts)} answers")
-            answers[name] = [rows[place] for place in range(len(prompts))]
+        given = {**common, **policy, "watch": Watch(enabled=False)}
+        for row in _rows(lab, prompts, given, len(answers[name]), score):
+            answers[name] = [*answers[name], row]
+            report(f"{name}: {len(answers[name])} of {len(prompts)} answers")
+            yield result | {"measured": dict(measured), "answers": dict(answers), "summary": _summaries(answers)}
         found = _summaries(answers)
         report(f"{name}: " + ", ".join(f"{key} {value:.3g}" for key, value in found[name].items() if value is not None))
         yield result | {"measured": dict(measured), "answers": dict(answers), "summary": found}
+
+
+def _rows(
+    lab: Lab, prompts: Sequence[Asked], given: Mapping[str, Any], first: int, score: Judge | None
+) -> Iterator[dict[str, Any]]:
+    """Measured answers in the order of the prompts, from the first one asked for on."""
+    left = list(enumerate(prompts))[first:]
+    settings = [RunSettings(prompt=each.prompt, seed=place, **given) for place, each in left]
+    early: dict[int, dict[str, Any]] = {}
+    due = 0
+    for turn, response in responses(lab, settings) if settings else ():
+        early[turn] = asdict(answer(lab, left[turn][1], settings[turn], response, score))
+        while due in early:
+            yield early.pop(due)
+            due += 1
 
 
 def _measured(settings: Mapping[str, Any], policy: Mapping[str, Any], score: Judge | None) -> dict[str, Any]:

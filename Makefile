@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
 MODEL := test -d "$${LENGTH_LAB_CACHE:-.cache}/embedded" || $(PY) -m backend.embedded
 
-.PHONY: demo test bench bench-long bench-gpu bench-llama train-smoke adapters shapes lengths far longform lint screenshot clean
+.PHONY: demo test bench bench-long bench-flat bench-gpu bench-llama train-smoke adapters shapes lengths far longform lint screenshot clean
 
 demo: $(VENV)/.runs
 	@$(MODEL)
@@ -27,6 +27,10 @@ bench: $(VENV)/.develops
 bench-long: $(VENV)/.runs
 	@$(MODEL)
 	$(PY) -m backend.evaluation.speed $(ARGS)
+
+bench-flat: $(VENV)/.runs
+	@$(MODEL)
+	$(PY) -m backend.evaluation.flatness $(ARGS)
 
 # Caches that grow by copying leave gaps in a GPU's memory.
 bench-gpu: export PYTORCH_ALLOC_CONF ?= expandable_segments:True
@@ -105,11 +109,13 @@ far: $(VENV)/.develops
 		--lengths 2048 4096 8192 16384 32768 --longest 16384 --out assets/results/perplexity_novels.json
 	$(PY) -m backend evaluate perplexity --lengths 2048 4096 8192 16384 32768 --longest 16384 \
 		--out assets/results/perplexity_pydoc.json
-	$(PY) -m backend evaluate perplexity --ablation --documents 1 --lengths 8192 16384 --data $(DATA)/novels
-	$(PY) -m backend evaluate recall --data $(DATA)/novels
+	$(PY) -m backend evaluate perplexity --ablation --documents 1 --lengths 8192 12288 20480 --longest 20480 \
+		--data $(DATA)/novels
+	$(PY) -m backend evaluate recall --data $(DATA)/novels --longest 16384
 	$(PY) -m backend evaluate diagnoses --data $(DATA)/novels
-	$(PY) -m backend evaluate harness --method ldpe --method orpe --method pre --data $(DATA)
-	$(PY) -m backend evaluate harness --method sft --method sft_ntk --method sft_dynamic --data $(DATA)
+	$(PY) -m backend evaluate harness --method ldpe --method orpe --method pre --data $(DATA) --limit 24
+	$(PY) -m backend evaluate harness --method sft --method sft_ntk --method sft_dynamic --data $(DATA) \
+		--limit 24
 
 LONGFORM := $(PY) -m backend evaluate longform --prompts 8 --recent 128 --data $(DATA)/hellobench_ht.jsonl
 SAMPLED := --temperature 1 --top-p 0.95
@@ -120,6 +126,11 @@ longform: $(VENV)/.develops
 	$(LONGFORM) $(SAMPLED) --prompts 32 --cap 2048 --out assets/results/longform_many.json --policy plain \
 		--policy "dynamic contiguous s=4" --policy "NTK s=16" $(ARGS)
 	$(LONGFORM) $(SAMPLED) --trained --cap 6144 $(ARGS)
+	$(LONGFORM) $(SAMPLED) --trained --cap 6144 --prompts 24 --out assets/results/pic_sft_many.json \
+		--policy "w/o SFT, plain" --policy "dynamic PIC-SFT, dynamic s=4" $(ARGS)
+	$(PY) -m backend evaluate longform --recent 128 --data $(DATA)/longbench_write_en.jsonl $(SAMPLED) --trained \
+		--cap 6144 --wanted 2001 --prompts 8 --out assets/results/longbench_write_long.json \
+		--policy "w/o SFT, plain" --policy "dynamic PIC-SFT, dynamic s=4" $(ARGS)
 	$(PY) -m backend evaluate longform --prompts 12 --recent 128 --data $(DATA)/longbench_write_en.jsonl $(SAMPLED) \
 		--cap 1024 --out assets/results/longbench_write.json $(ARGS)
 	$(PY) -m backend.training.card

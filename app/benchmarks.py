@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import log
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -19,16 +19,12 @@ from app.charts import Chart
 from app.results import UNKNOWN, Figure, Recorded, Shown, Table, decimal, figure, percent, text
 from backend import signals
 
-PLAIN, ENGINE, LLAMA = "transformers bf16", "engine bf16, probes", "llama.cpp Q4_1"
+PLAIN, ENGINE, ALONE, LLAMA = "transformers bf16", "engine bf16, probes", "engine bf16", "llama.cpp Q4_1"
 DYNAMIC, ALGORITHM = "engine bf16, dynamic PIC", "dynamic PIC by 004's algorithm 1"
 DASHES = ("solid", "dash", "dot", "dashdot")
 # Of the chart of nats: tokens of a point, and where lines are cut off.
 POINT, CEILING = 2048, 12.0
 HARNESS = "python -m backend evaluate harness --data FOLDER"
-LONGBENCH = (
-    "python -m backend evaluate longform --data FOLDER/longbench_write_en.jsonl "
-    "--out assets/results/longbench_write.json"
-)
 # Columns of long answers: their key in the summary, and how they are shown. Left out where no policy has the key.
 ANSWERS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "answers": ("responses", text),
@@ -68,7 +64,8 @@ class Rate(BaseModel):
     """prefill, decode: tokens/s; bandwidth: share of what copying reaches in decoding, arithmetic: of what a matrix
     product reaches in reading; own_memory: bytes at the peak above what was
     there before, memory: of the whole process; cache: bytes of keys and values that are held; rotations: of keys for a
-    decoded token, in each layer; gain: over transformers' decoding, cost: share of it that probes take, by rounds."""
+    decoded token, in each layer; decode_rounds: tokens/s of each round; gain: over transformers' decoding, cost: share
+    of it that probes take, by rounds."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -82,6 +79,7 @@ class Rate(BaseModel):
     memory: float | None = None
     cache: float | None = None
     rotations: float | None = None
+    decode_rounds: list[float] = Field(default_factory=list)
     gain: float | None = None
     cost: float | None = None
 
@@ -112,6 +110,24 @@ class Bench(Recorded):
     long: list[Rate] = Field(default_factory=list)
     left_out: list[LeftOut] = Field(default_factory=list)
     page: Behind | None = None
+
+
+class Level(BaseModel):
+    """reading, writing: milliseconds of a token by round; …_over: times the shortest context's; cache: bytes."""
+
+    window: int
+    context: int
+    reading: list[float]
+    writing: list[float]
+    reading_over: float
+    writing_over: float
+    cache: int
+
+
+class Flatness(Recorded):
+    """assets/results/flatness.json."""
+
+    rows: list[Level]
 
 
 class Large(Recorded):
@@ -229,6 +245,32 @@ def speed(bench: Bench) -> Shown:
     return shown
 
 
+def flat(result: Flatness) -> Shown:
+    """What a token costs under Λ by how far into a text it is."""
+    told = [
+        f"{doing} by {min(found):.2f} to {max(found):.2f}"
+        for doing, found in (
+            ("reading", [row.reading_over for row in result.rows]),
+            ("writing", [row.writing_over for row in result.rows]),
+        )
+        if found
+    ]
+    words = f"Farther into a text a token takes as long as near its start: {', '.join(told)} times." if told else ""
+    columns = [
+        "window", "tokens before", "reading, ms a token", "× the first", "writing, ms a token", "× the first", "cache",
+    ]  # fmt: skip
+    rows = [
+        [
+            *map(text, (row.window, row.context)),
+            *(figure(median(row.reading)), decimal(row.reading_over)),
+            *(figure(median(row.writing)), decimal(row.writing_over)),
+            f"{row.cache / 2**20:.1f} MiB",
+        ]
+        for row in result.rows
+    ]
+    return Shown(words, [Table("Λ, all lengths by turns; medians of the rounds", columns, rows)])
+
+
 def by_shape(result: Large) -> Shown:
     """Tokens per second of models of random weights, by their shape."""
     words = [f"{shape}: {_gains(rates)}" for shape, rates in result.shapes.items()]
@@ -314,22 +356,38 @@ def trained(result: LongForm) -> Shown:
 
 
 def asked_for(result: LongForm) -> Shown:
-    """Answers to prompts that ask for a number of words, beside 004's own scores."""
+    """Answers to prompts that ask for a number of words."""
+    words, every, found = _asked_for(result)
+    return Shown(words, [every, *found])
+
+
+def asked_for_many(result: LongForm) -> Shown:
+    """Answers to prompts that ask for more than 2,000 words, as those of 004 do, beside its own scores."""
+    words, every, found = _asked_for(result)
+    rows = [[*row, published.S_L.get(row[0], UNKNOWN)] for row in every.rows]
+    return Shown(words, [Table(every.caption, [*every.columns, "004: S_l"], rows, quoted=len(every.columns)), *found])
+
+
+def _asked_for(result: LongForm) -> tuple[str, Table, list[Table]]:
     best = max(result.summary, key=lambda name: result.summary[name].get("s_l") or 0.0, default="")
     score = figure(result.summary[best].get("s_l")) if best else UNKNOWN
     words = f"{best} keeps best to the lengths asked for: S_l {score} of 100." if score != UNKNOWN else ""
     if cap := result.settings.get("max_new_tokens"):
-        words += f" Answers were cut at {cap:,} tokens; 004 scores prompts for more than 2,000 words alone."
-    found = _answers(result, "policy", "004: S_l", lambda name: published.S_L.get(name, UNKNOWN))
-    return Shown(words, found)
+        words += f" Answers were cut at {cap:,} tokens."
+    every, *found = _answers(result, "policy")
+    return words, every, found
 
 
-def _answers(result: LongForm, by: str, quoted: str, publish: Callable[[str], str]) -> list[Table]:
-    """All answers; and beside the first row's, over the prompts that neither answered corruptly."""
+def _answers(
+    result: LongForm, by: str, quoted: str | None = None, publish: Callable[[str], str] = lambda name: UNKNOWN
+) -> list[Table]:
+    """All answers, with what `publish` gives of a row under `quoted`; and beside the first row's, over the prompts that
+    neither answered corruptly."""
     words = ", ".join(f"{key.replace('_', ' ')} {text(value)}" for key, value in result.settings.items())
-    found = _by_policy(result, f"Long answers by {by}" + (f" ({words})" if words else ""), by, ANSWERS)
-    rows = [[*row, publish(row[0])] for row in found.rows]
-    every = Table(found.caption, [*found.columns, quoted], rows, quoted=len(found.columns))
+    every = _by_policy(result, f"Long answers by {by}" + (f" ({words})" if words else ""), by, ANSWERS)
+    if quoted:
+        rows = [[*row, publish(row[0])] for row in every.rows]
+        every = Table(every.caption, [*every.columns, quoted], rows, quoted=len(every.columns))
     first = next(iter(result.summary), "")
     caption = f"The same over those of {first}, to prompts that neither answered corruptly"
     return [every, _by_policy(result, caption, by, BESIDE)] if _measured(result, "lengthening") else [every]
@@ -372,13 +430,14 @@ def fluency_elsewhere(result: Fluency) -> Shown:
 def recall(result: Recall) -> Shown:
     """How much of a text's own continuation and of what it hid is still written far into it, beside 002 table 2."""
     written, hidden = result.continuations, result.passkeys
+    rows = [row | {"ROUGE-Lsum": 100 * row["ROUGE-Lsum"]} for row in written.rows]
     measures = [
-        _pivot(f"{measure} of 100 tokens written, by tokens read", ("policy",), "tokens", written.rows, measure)
+        _pivot(f"{measure} (of 100) of 100 tokens written, by tokens read", ("policy",), "tokens", rows, measure)
         for measure in ("BLEU", "ROUGE-Lsum")
     ]
     caption = f"Passkeys told, of {hidden.keys} at each depth (0: at the start), by tokens read"
     told = _pivot(caption, ("policy", "depth"), "tokens", hidden.rows, "told", percent)
-    mine = sorted((row["tokens"], row["ROUGE-Lsum"]) for row in written.rows if row["policy"] == "Λ")
+    mine = sorted((row["tokens"], row["ROUGE-Lsum"]) for row in rows if row["policy"] == "Λ")
     near, far = [f"{figure(rouge)} after {tokens:,} tokens" for tokens, rouge in (mine[:1] + mine[-1:])] or ["", ""]
     words = f"What Λ writes has a ROUGE-Lsum of {near} and of {far}." if mine else ""
     apart = f"continuations: {written.provenance}; passkeys: {hidden.provenance}"
@@ -386,12 +445,13 @@ def recall(result: Recall) -> Shown:
 
 
 def _told(part: Passkeys) -> str:
-    """How many of the numbers outside a window, and of those wholly within it, are told with it and without it."""
+    """How many of the numbers outside a window, and of those within it of a text that is longer, are told with it and
+    without it. A shorter text is read as without a window."""
     plain = {(row["tokens"], row["depth"]): row["told"] for row in part.rows if row["policy"] == "plain"}
     shares: dict[bool, list[tuple[float, float]]] = {}
     for row in part.rows:
         window, place = part.windows.get(row["policy"]), (row["tokens"], row["depth"])
-        if window is not None and place in plain:
+        if window is not None and place in plain and row["tokens"] > window:
             shares.setdefault(row["back"] > window, []).append((plain[place], row["told"]))
     means = {outside: [percent(fmean(one)) for one in zip(*found, strict=True)] for outside, found in shares.items()}
     told = [
@@ -491,6 +551,7 @@ KINDS = {
     ),
     "bench.json": Kind("Speed", "make bench", Bench, speed),
     "bench_long.json": Kind("Speed far into a text", "make bench-long", Bench, speed),
+    "flatness.json": Kind("A token's cost far into a text", "make bench-flat", Flatness, flat),
     "bench_gpu.json": Kind("Speed on a GPU, random weights", "make bench-gpu", Large, by_shape),
     "bench_llama_cpp.json": Kind("Speed beside llama.cpp", "make bench-llama", Bench, beside_llama),
     "perplexity.json": Kind("Fluency far into a text", "python -m backend evaluate perplexity", Fluency, fluency),
@@ -512,7 +573,11 @@ KINDS = {
         "Long answers, always the likeliest token", "make longform", LongForm, drawn_otherwise
     ),
     "pic_sft.json": Kind("Trained on long texts", "make longform", LongForm, trained),
-    "longbench_write.json": Kind("LongBench-Write", LONGBENCH, LongForm, asked_for),
+    "pic_sft_many.json": Kind("Trained on long texts, more prompts", "make longform", LongForm, trained),
+    "longbench_write.json": Kind("LongBench-Write", "make longform", LongForm, asked_for),
+    "longbench_write_long.json": Kind(
+        "LongBench-Write, more than 2,000 words", "make longform", LongForm, asked_for_many
+    ),
     "harness.json": Kind(
         "What the countdown costs", f"{HARNESS} --method ldpe --method orpe --method pre", Recorded, anything
     ),
@@ -560,7 +625,7 @@ RATES: dict[str, Callable[[Rate], str]] = {
     "cost of probes": lambda rate: percent(rate.cost),
     "decoding, of copy bandwidth": lambda rate: percent(rate.bandwidth),
     "reading, of a matrix product’s speed": lambda rate: percent(rate.arithmetic),
-    "own peak memory": lambda rate: _gib(rate.own_memory),
+    "own peak memory": lambda rate: _gib(_own(rate)),
     "peak memory of the process": lambda rate: _gib(rate.memory),
     "cache": lambda rate: _gib(rate.cache),
     "rotations per token": lambda rate: figure(rate.rotations),
@@ -615,9 +680,11 @@ def _fluency_chart(result: Fluency, words: str) -> Chart:
 
 
 def _gains(rates: Sequence[Rate]) -> str:
-    """How much faster than transformers the engine and its Λ window are, each where both went farthest."""
-    window = [rate.case for rate in rates if "Λ" in rate.case and "probes" not in rate.case]
-    told = [_gain(rates, case) for case in (ENGINE, *window[:1])]
+    """How much faster than transformers the engine and its Λ windows are, each where both went farthest."""
+    cases = dict.fromkeys(rate.case for rate in rates)
+    plain = next((case for case in (ENGINE, ALONE) if case in cases), ENGINE)
+    windows = [case for case in cases if "Λ" in case and "probes" not in case]
+    told = [f"{_gain(rates, case)} {_reading(rates, case)}".strip() for case in (plain, *windows)]
     return " ".join(sentence for sentence in told if sentence)
 
 
@@ -628,27 +695,55 @@ def _probing(rates: Sequence[Rate]) -> str:
 
 
 def _gain(rates: Sequence[Rate], case: str, against: str = PLAIN) -> str:
-    plain = {rate.context: rate.decode for rate in rates if rate.case == against and rate.decode}
-    mine = {rate.context: rate.decode for rate in rates if rate.case == case and rate.decode and rate.context in plain}
-    if not mine:
+    context, fast, slow = _farthest(rates, case, against)
+    if fast is None or slow is None or not (fast.decode and slow.decode):
         return ""
-    context = max(mine)
-    fast, slow = mine[context], plain[context]
-    return f"After {context:,} tokens {case} decodes {fast:.1f} tokens/s, {against} {slow:.1f} ({fast / slow:.1f}×)."
+    told = f"{case} decodes {fast.decode:.1f} tokens/s, {against} {slow.decode:.1f}"
+    return f"After {context:,} tokens {told} ({_times(fast, slow):.1f}×)."
+
+
+def _reading(rates: Sequence[Rate], case: str, against: str = PLAIN) -> str:
+    """How much faster a case reads than another, where both went farthest."""
+    context, fast, slow = _farthest(rates, case, against)
+    if fast is None or slow is None or not (fast.prefill and slow.prefill):
+        return ""
+    return f"It reads the {context:,} at {fast.prefill:.0f} tokens/s ({fast.prefill / slow.prefill:.1f}×)."
+
+
+def _farthest(rates: Sequence[Rate], *cases: str) -> tuple[int, Rate | None, Rate | None]:
+    """The longest context after which both cases wrote, and how fast; None where there is none."""
+    found = {(rate.case, rate.context): rate for rate in rates if rate.decode}
+    shared = [context for _, context in found if all((case, context) in found for case in cases)]
+    first, second = (found.get((case, max(shared, default=0))) for case in cases)
+    return max(shared, default=0), first, second
+
+
+def _times(fast: Rate, slow: Rate) -> float:
+    """How many times as fast one writes: the median over rounds, where both tell the same ones."""
+    if fast.decode_rounds and len(fast.decode_rounds) == len(slow.decode_rounds):
+        return median(one / other for one, other in zip(fast.decode_rounds, slow.decode_rounds, strict=True))
+    assert fast.decode and slow.decode
+    return fast.decode / slow.decode
 
 
 def _spared(rates: Sequence[Rate]) -> str:
     """What dynamic PIC gains on 004's algorithm 1, and how little of it lies in rotating keys anew."""
-    found = {(rate.case, rate.context): rate.decode for rate in rates if rate.decode}
+    found = {(rate.case, rate.context): rate for rate in rates if rate.decode}
     cases = (DYNAMIC, ALGORITHM, PLAIN)
     shared = [context for _, context in found if all((case, context) in found for case in cases)]
     if not shared:
         return ""
     engine, algorithm, plain = (found[case, max(shared)] for case in cases)
     return (
-        f"{_gain(rates, DYNAMIC, ALGORITHM)} {PLAIN}, which rotates no key anew, decodes {plain / algorithm:.2f}× as "
-        f"fast as the latter; the other {engine / plain:.1f}× are the engine’s kernels."
+        f"{_gain(rates, DYNAMIC, ALGORITHM)} {PLAIN}, which rotates no key anew, decodes "
+        f"{_times(plain, algorithm):.2f}× as fast as the latter; the other {_times(engine, plain):.1f}× are the "
+        "engine’s kernels."
     )
+
+
+def _own(rate: Rate) -> float | None:
+    """Own memory; None where it is less than the cache: what is taken of memory freed before is not seen as taken."""
+    return None if rate.own_memory is None or rate.own_memory < (rate.cache or 0) else rate.own_memory
 
 
 def _gib(size: float | None) -> str:
@@ -662,19 +757,30 @@ def _published(policy: str) -> str:
 
 
 def _longest(summary: Mapping[str, Mapping[str, Any]]) -> str:
-    """Whose answers are the longest against the first one's, over prompts that neither answered corruptly."""
+    """Whose answers are the longest against the first one's, over prompts that neither answered corruptly, of those
+    with bounds."""
     first = next(iter(summary), "")
-    gains = {name: gain for name, found in summary.items() if name != first and (gain := found.get("lengthening"))}
+    others = {name: found for name, found in summary.items() if name != first}
+    gains = {n: gain for n, found in others.items() if (gain := found.get("lengthening")) and _bound(found)}
     if not gains:
         nothing = summary and all(found.get("corrupted") == 1 for found in summary.values())
-        return "Every answer is corrupted, so lengths cannot be compared." if nothing else ""
+        few = max((found.get("shared") or 0 for found in others.values()), default=0)
+        if nothing:
+            return "Every answer is corrupted, so lengths cannot be compared."
+        return f"At most {few} prompts were answered uncorrupted by two of these: too few to rank them." if few else ""
     best = max(gains, key=lambda name: gains[name])
     over = f"{text(summary[best].get('shared'))} prompts that neither answered corruptly"
-    low, high = (decimal(summary[best].get(f"lengthening_{end}")) for end in ("low", "high"))
-    bounds = "" if UNKNOWN in (low, high) else f"; 95 % of draws of such prompts have {low} to {high}"
-    ranked = f"{best} writes {gains[best]:.2f}× the words of {first} ({over}{bounds})"
+    low, high = map(decimal, _bound(summary[best]))
+    bounds = f"95 % of draws of such prompts have {low} to {high}"
+    ranked = f"{best} writes {gains[best]:.2f}× the words of {first} ({over}; {bounds})"
     costs = [figure(summary[name].get("perplexity")) for name in (best, first)]
     return f"{ranked}." if UNKNOWN in costs else f"{ranked}, at a base perplexity of {costs[0]} against {costs[1]}."
+
+
+def _bound(found: Mapping[str, Any]) -> list[float]:
+    """Between what a lengthening lies; [] where that is not known."""
+    ends = [found.get(f"lengthening_{end}") for end in ("low", "high")]
+    return [end for end in ends if end is not None] if None not in ends else []
 
 
 def _records(value: Any) -> list[dict[str, Any]]:

@@ -193,7 +193,7 @@ DECOUPLING = Table(
 )
 
 FLUENCY = Table(
-    "Published: perplexity on ArXiv by tokens read (002 table 1)",
+    "Published: perplexity on ArXiv by tokens read (of 002 table 1)",
     ("model", "attention", "2k", "4k", "8k", "16k", "32k"),
     (
         ("LLaMA", "plain", "3.84", "10k", "60k", "68k", "49k"),
@@ -208,7 +208,7 @@ FLUENCY = Table(
 )
 
 CONTINUATIONS = Table(
-    "Published: BLEU, ROUGE-Lsum of 100 tokens written on ArXiv, by tokens read (002 table 2)",
+    "Published: BLEU, ROUGE-Lsum of 100 tokens written on ArXiv, by tokens read (of 002 table 2)",
     ("model", "attention", "4k", "8k", "12k", "16k", "32k"),
     (
         ("MPT-7B", "plain", "0.0, 5.6", "0.2, 3.6", "0.0, 5.9", "0.0, 1.7", "0.4, 1.4"),

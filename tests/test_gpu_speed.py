@@ -46,7 +46,8 @@ def test_each_way_is_timed_beside_flash_attention(tmp_path, monkeypatch):
     held = {(row["case"], row["context"]): row["token_bytes"] for row in rows}
     assert held["engine bf16, Λ 32", 64] == held["engine bf16, Λ 32", 96] < held["engine bf16", 64]
     shown = by_shape(Large.model_validate(result))
-    assert "tiny: After 96 tokens engine bf16, Λ 32 decodes" in shown.words
+    assert shown.words.startswith("tiny: After 96 tokens engine bf16 decodes")
+    assert "After 96 tokens engine bf16, Λ 32 decodes" in shown.words and "It reads the 96 at" in shown.words
     assert shown.tables[0].caption.startswith("tiny: Decoding") and len(shown.figures) == 1
 
 

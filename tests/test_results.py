@@ -481,17 +481,20 @@ def test_recall_is_told_by_policy_and_length():
     def key(policy, back, told):
         return {"policy": policy, "tokens": 512, "depth": 1 - back / 512, "back": back, "told": told}
 
+    short = [key(policy, 64, 1.0) | {"tokens": 128} for policy in ("plain", "Λ 128")]
     seen = [key("plain", 384, 0.75), key("plain", 64, 1.0), key("Λ 128", 384, 0.0), key("Λ 128", 64, 0.5)]
     result = benchmarks.Recall(
         continuations=benchmarks.Part(rows=[row("plain", 2048, 0.1), row("Λ", 2048, 0.125), row("Λ", 4096, 0.25)]),
-        passkeys=benchmarks.Passkeys(keys=2, windows={"plain": None, "Λ 128": 128}, rows=seen, command="again"),
+        passkeys=benchmarks.Passkeys(
+            keys=2, windows={"plain": None, "Λ 128": 128}, rows=[*seen, *short], command="again"
+        ),
     )
     shown = benchmarks.recall(result)
-    assert "0.125 after 2,048 tokens and of 0.250 after 4,096" in shown.words
+    assert "12.5 after 2,048 tokens and of 25.0 after 4,096" in shown.words
     assert "outside its window Λ tells 0.0 %, plain attention 75.0 % of the same" in shown.words
     assert "within its window Λ tells 50.0 %, plain attention 100.0 %" in shown.words
-    assert shown.tables[1].rows == [["plain", "0.100", "–"], ["Λ", "0.125", "0.250"]]
-    assert shown.tables[2].rows[2:] == [["Λ 128", "0.250", "0.0 %"], ["Λ 128", "0.875", "50.0 %"]]
+    assert shown.tables[1].rows == [["plain", "10.0", "–"], ["Λ", "12.5", "25.0"]]
+    assert shown.tables[2].rows[2:] == [["Λ 128", "0.250", "–", "0.0 %"], ["Λ 128", "0.875", "100.0 %", "50.0 %"]]
     assert "passkeys: again" in shown.apart
     nothing = benchmarks.recall(benchmarks.Recall())
     assert nothing.words == "" and nothing.tables[0].rows == []
@@ -525,21 +528,22 @@ def test_what_parts_of_lambda_mend_is_what_the_rows_say():
 def test_long_answers_are_ranked_over_prompts_that_both_answered():
     summary = {
         "plain": {"tokens_mean": 900.0, "shared": 8, "lengthening": 1.0},
-        "NTK s=4": {"tokens_mean": 2000.0, "shared": 3, "lengthening": 1.125, "judged": 3.5},
-        "dynamic literal s=4": {"tokens_mean": 800.0, "shared": 7, "lengthening": 1.5},
+        "NTK s=4": {"tokens_mean": 2000.0, "shared": 3, "lengthening": 2.125, "judged": 3.5},
+        "dynamic literal s=4": {"tokens_mean": 800.0, "shared": 5, "lengthening": 1.5},
     }
+    few = benchmarks.long_answers(benchmarks.LongForm(summary=summary)).words
+    assert few == "At most 5 prompts were answered uncorrupted by two of these: too few to rank them."
+    summary["dynamic literal s=4"] |= {"shared": 7, "lengthening_low": 0.5, "lengthening_high": 2.25}
     shown = benchmarks.long_answers(benchmarks.LongForm(summary=summary))
     assert shown.words.startswith("dynamic literal s=4 writes 1.50× the words of plain (7 prompts")
     costs = {name: row | {"perplexity": 20.0 if name == "plain" else 25.0} for name, row in summary.items()}
     dearer = benchmarks.long_answers(benchmarks.LongForm(summary=costs)).words
-    assert dearer.endswith("corruptly), at a base perplexity of 25.0 against 20.0.")
-    costs["dynamic literal s=4"] |= {"lengthening_low": 0.5, "lengthening_high": 2.25}
-    bounded = benchmarks.long_answers(benchmarks.LongForm(summary=costs)).words
-    assert "(7 prompts that neither answered corruptly; 95 % of draws of such prompts have 0.50 to 2.25)" in bounded
+    assert dearer.endswith("0.50 to 2.25), at a base perplexity of 25.0 against 20.0.")
+    assert "(7 prompts that neither answered corruptly; 95 % of draws of such prompts have 0.50 to 2.25)" in dearer
     table = shown.tables[0]
     told = {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
     assert told["NTK s=4"]["judged"] == "3.50"
-    assert shown.tables[1].rows[1] == ["NTK s=4", "3", "1.12"]
+    assert shown.tables[1].rows[1] == ["NTK s=4", "3", "2.12", "–", "–"]
     assert told["NTK s=4"][table.columns[-1]].startswith("LLaMA-3.1-8B 1,605 (7.32)")
     assert told["dynamic literal s=4"][table.columns[-1]].startswith("LLaMA-3.1-8B 1,444 (0.81)")
     assert "S_l" not in table.columns
@@ -549,7 +553,9 @@ def test_long_answers_are_ranked_over_prompts_that_both_answered():
 
 def test_lengths_asked_for_stand_beside_those_of_004():
     summary = {"w/o SFT, plain": {"s_l": 18.0}, "dynamic PIC-SFT, dynamic s=4": {"s_l": 40.5}}
-    shown = benchmarks.asked_for(benchmarks.LongForm(summary=summary))
+    shown = benchmarks.asked_for_many(benchmarks.LongForm(summary=summary))
+    alone = benchmarks.asked_for(benchmarks.LongForm(summary=summary))
+    assert alone.words == shown.words and [row[1:] for row in alone.tables[0].rows] == [["18.0"], ["40.5"]]
     assert shown.words == "dynamic PIC-SFT, dynamic s=4 keeps best to the lengths asked for: S_l 40.5 of 100."
     assert [row[1:] for row in shown.tables[0].rows] == [
         ["18.0", "LLaMA-3.1-8B 18.87, Qwen-2.5-7B 41.59, GLM-4-9B 27.03"],

@@ -9,11 +9,13 @@ from reading import loaded, run
 
 from app import bench as app_bench
 from app.benchmarks import Bench as Shown
+from app.benchmarks import Flatness, flat
 from app.benchmarks import speed as shown
-from backend.evaluation import machine, speed
+from backend.evaluation import flatness, machine, speed
 from backend.evaluation.machine import PeakMemory
 from backend.evaluation.speed import Bench, Case, Found, Stepping
 from backend.positions import Policy
+from backend.runner import Runner
 from backend.settings import Watch
 
 
@@ -197,3 +199,18 @@ def test_the_whole_bench_on_tiny_models_is_shown(small, bench, monkeypatch):
     assert "Probes cost, in the same rounds" in page.words and "36 GB" in page.words
     assert "8,190" in page.tables[-1].caption and page.tables[-1].rows == [["page", "1.50", "25.0 %"]]
     assert page.tables[0].columns[1:] == ["16", "24", "32"]
+
+
+def test_lengths_are_set_beside_the_shortest_by_rounds(small):
+    runner = Runner(small.load("embedded", "fp32"))
+    text = torch.randint(3, 100, (2560,), generator=torch.Generator().manual_seed(0))
+    said: list[str] = []
+    first, far = flatness.rows(runner, text, 64, [1536, 2560], 2, said.append)
+    assert said == ["window 64: 1,536 tokens read", "window 64: 2,560 tokens read"]
+    assert (first["context"], far["context"], len(far["reading"]), len(far["writing"])) == (1536, 2560, 2, 2)
+    assert first["reading_over"] == first["writing_over"] == 1 and first["cache"] > 0
+    ratios = [mine / other for mine, other in zip(far["writing"], first["writing"], strict=True)]
+    assert far["writing_over"] == pytest.approx(sum(ratios) / 2)
+    level = flat(Flatness.model_validate({"rows": [first, far | {"writing_over": 1.25, "reading_over": 0.9}]}))
+    assert "reading by 0.90 to 1.00, writing by 1.00 to 1.25 times" in level.words
+    assert level.tables[0].rows[1][:2] == ["64", "2,560"]

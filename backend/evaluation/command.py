@@ -142,11 +142,14 @@ def _add_perplexity(command: argparse.ArgumentParser) -> None:
 
 
 def _perplexity(options: argparse.Namespace) -> int:
+    from backend.engine import CHUNK
     from backend.evaluation.fluency import ABLATION, LENGTHS, POLICIES, TAIL, earlier, evaluate
 
     policies = _policies(options, ABLATION if options.ablation else POLICIES)
     out = options.out or RESULTS / ("ablation.json" if options.ablation else "perplexity.json")
     lengths = _lengths(options, LENGTHS, TAIL)
+    if odd := next((length for length in lengths if length % CHUNK), None):
+        raise ValueError(f"--lengths {odd}: give multiples of {CHUNK}, by which a text is read")
     writable(out)
     lab, texts = _texts(options)
     before = resumed(out, lambda found: earlier(found, options.model))

@@ -172,6 +172,11 @@ def summary(readings: Sequence[Reading], lengths: Sequence[int]) -> list[dict[st
     return rows
 
 
+def _lengths(found: Mapping[str, Any]) -> set[int]:
+    """At which an earlier result tells perplexities."""
+    return {int(key.replace(",", "")) for row in found.get("perplexity", ()) for key in row if key != "policy"}
+
+
 def same_tokens(readings: Sequence[Reading], lengths: Sequence[int]) -> list[dict[str, Any]]:
     """Λ perplexity of the last tokens of a long text, over that of the same tokens in a text begun FRESH before."""
     rows = []
@@ -211,6 +216,7 @@ def evaluate(
     before = before or {"readings": []}
     readings = [Reading(**row) for row in before["readings"]]
     result = provenance(seed=0, before=before if readings else None)
+    told = sorted({*lengths, *_lengths(before)})
     ids = {
         name: tokenise(lab, text, RunSettings(prompt="-", model=model), max(lengths)) for name, text in texts.items()
     }
@@ -225,8 +231,8 @@ def evaluate(
         result |= {
             "model": model,
             "window": WINDOW,
-            "perplexity": summary(readings, lengths),
-            "same_tokens": same_tokens(readings, lengths),
+            "perplexity": summary(readings, told),
+            "same_tokens": same_tokens(readings, told),
             "readings": [asdict(reading) for reading in readings],
         }
         yield result

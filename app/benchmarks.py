@@ -673,10 +673,22 @@ def _fluency_chart(result: Fluency, words: str) -> Chart:
             colour, dash = _look(place)
             data.append(charts.line(x, y, colour, policy, dash=dash))
             rows.append([policy, f"{x[-1]:,}", f"{min(y):.2f}", f"{y[-1]:.2f}"])
+        elif points := _points(result, policy):
+            x, y = list(points), list(points.values())
+            colour, _ = _look(place)
+            data.append(charts.line(x, y, colour, policy, mode="markers"))
+            rows.append([policy, f"{x[-1]:,}", f"{min(y):.2f}", f"{y[-1]:.2f}"])
     layout["xaxis"] |= {"type": "log", "tickvals": [2048 * 2**n for n in range(7)]}
     layout["xaxis"]["ticktext"] = [f"{2 * 2**n}k" for n in range(7)]
     charts.legend(layout, data)
     return Chart(data, layout, words, ("policy", "read to", "least nats", "nats at the end"), rows)
+
+
+def _points(result: Fluency, policy: str) -> dict[int, float]:
+    """Nats by tokens read of a policy that reads anew for each length."""
+    row = next((row for row in result.perplexity if row["policy"] == policy), {})
+    found = {int(key.replace(",", "")): value for key, value in row.items() if key != "policy" and value}
+    return {length: round(min(log(value), CEILING), 3) for length, value in found.items()}
 
 
 def _gains(rates: Sequence[Rate]) -> str:

@@ -473,7 +473,8 @@ def test_fluency_is_told_by_policy_and_length():
     assert shown.tables[0].rows == [["Λ", "20.5", "–"], ["plain", "19.2", "800"]]
     assert "16,384 tokens into a text Λ has 1.03×" in shown.words
     assert [list(trace["y"]) for trace in shown.figures[0].chart.data] == [[3.0, 12.0], [3.0, 2.5]]
-    result.readings.append(result.readings[0].model_copy(update={"policy": "truncation", "position": [2048], "nll": [9]}))
+    once = {"policy": "truncation", "position": [2048], "nll": [9]}
+    result.readings.append(result.readings[0].model_copy(update=once))
     result.perplexity.append({"policy": "truncation", "8,192": exp(2.5), "16,384": None})
     points = benchmarks.fluency(result).figures[0].chart.data[-1]
     assert (points["mode"], points["x"], points["y"]) == ("markers", [8192], [2.5])

@@ -255,7 +255,7 @@ def flat(result: Flatness) -> Shown:
         )
         if found
     ]
-    words = f"Farther into a text a token takes as long as near its start: {', '.join(told)} times." if told else ""
+    words = f"Beside the shortest text a token's time is multiplied: {', '.join(told)} times." if told else ""
     columns = [
         "window", "tokens before", "reading, ms a token", "× the first", "writing, ms a token", "× the first", "cache",
     ]  # fmt: skip
@@ -357,30 +357,24 @@ def trained(result: LongForm) -> Shown:
 
 def asked_for(result: LongForm) -> Shown:
     """Answers to prompts that ask for a number of words."""
-    words, every, found = _asked_for(result)
-    return Shown(words, [every, *found])
+    return _asked_for(result, None)
 
 
 def asked_for_many(result: LongForm) -> Shown:
     """Answers to prompts that ask for more than 2,000 words, as those of 004 do, beside its own scores."""
-    words, every, found = _asked_for(result)
-    rows = [[*row, published.S_L.get(row[0], UNKNOWN)] for row in every.rows]
-    return Shown(words, [Table(every.caption, [*every.columns, "004: S_l"], rows, quoted=len(every.columns)), *found])
+    return _asked_for(result, "004: S_l")
 
 
-def _asked_for(result: LongForm) -> tuple[str, Table, list[Table]]:
+def _asked_for(result: LongForm, quoted: str | None) -> Shown:
     best = max(result.summary, key=lambda name: result.summary[name].get("s_l") or 0.0, default="")
     score = figure(result.summary[best].get("s_l")) if best else UNKNOWN
     words = f"{best} keeps best to the lengths asked for: S_l {score} of 100." if score != UNKNOWN else ""
     if cap := result.settings.get("max_new_tokens"):
         words += f" Answers were cut at {cap:,} tokens."
-    every, *found = _answers(result, "policy")
-    return words, every, found
+    return Shown(words, _answers(result, "policy", quoted, lambda name: published.S_L.get(name, UNKNOWN)))
 
 
-def _answers(
-    result: LongForm, by: str, quoted: str | None = None, publish: Callable[[str], str] = lambda name: UNKNOWN
-) -> list[Table]:
+def _answers(result: LongForm, by: str, quoted: str | None, publish: Callable[[str], str]) -> list[Table]:
     """All answers, with what `publish` gives of a row under `quoted`; and beside the first row's, over the prompts that
     neither answered corruptly."""
     words = ", ".join(f"{key.replace('_', ' ')} {text(value)}" for key, value in result.settings.items())
@@ -707,27 +701,28 @@ def _probing(rates: Sequence[Rate]) -> str:
 
 
 def _gain(rates: Sequence[Rate], case: str, against: str = PLAIN) -> str:
-    context, fast, slow = _farthest(rates, case, against)
-    if fast is None or slow is None or not (fast.decode and slow.decode):
+    context, found = _farthest(rates, case, against)
+    if not found:
         return ""
+    fast, slow = found
     told = f"{case} decodes {fast.decode:.1f} tokens/s, {against} {slow.decode:.1f}"
     return f"After {context:,} tokens {told} ({_times(fast, slow):.1f}×)."
 
 
 def _reading(rates: Sequence[Rate], case: str, against: str = PLAIN) -> str:
     """How much faster a case reads than another, where both went farthest."""
-    context, fast, slow = _farthest(rates, case, against)
-    if fast is None or slow is None or not (fast.prefill and slow.prefill):
+    context, found = _farthest(rates, case, against)
+    if not found or not all(rate.prefill for rate in found):
         return ""
-    return f"It reads the {context:,} at {fast.prefill:.0f} tokens/s ({fast.prefill / slow.prefill:.1f}×)."
+    fast, slow = (rate.prefill or 0.0 for rate in found)
+    return f"It reads the {context:,} at {fast:.0f} tokens/s ({fast / slow:.1f}×)."
 
 
-def _farthest(rates: Sequence[Rate], *cases: str) -> tuple[int, Rate | None, Rate | None]:
-    """The longest context after which both cases wrote, and how fast; None where there is none."""
+def _farthest(rates: Sequence[Rate], *cases: str) -> tuple[int, list[Rate]]:
+    """The longest context after which all of the cases wrote, and how fast each did; none where there is none."""
     found = {(rate.case, rate.context): rate for rate in rates if rate.decode}
-    shared = [context for _, context in found if all((case, context) in found for case in cases)]
-    first, second = (found.get((case, max(shared, default=0))) for case in cases)
-    return max(shared, default=0), first, second
+    context = max((n for _, n in found if all((case, n) in found for case in cases)), default=0)
+    return context, [found[case, context] for case in cases] if context else []
 
 
 def _times(fast: Rate, slow: Rate) -> float:
@@ -740,12 +735,10 @@ def _times(fast: Rate, slow: Rate) -> float:
 
 def _spared(rates: Sequence[Rate]) -> str:
     """What dynamic PIC gains on 004's algorithm 1, and how little of it lies in rotating keys anew."""
-    found = {(rate.case, rate.context): rate for rate in rates if rate.decode}
-    cases = (DYNAMIC, ALGORITHM, PLAIN)
-    shared = [context for _, context in found if all((case, context) in found for case in cases)]
-    if not shared:
+    _, found = _farthest(rates, DYNAMIC, ALGORITHM, PLAIN)
+    if not found:
         return ""
-    engine, algorithm, plain = (found[case, max(shared)] for case in cases)
+    engine, algorithm, plain = found
     return (
         f"{_gain(rates, DYNAMIC, ALGORITHM)} {PLAIN}, which rotates no key anew, decodes "
         f"{_times(plain, algorithm):.2f}× as fast as the latter; the other {_times(engine, plain):.1f}× are the "

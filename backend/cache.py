@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -150,6 +150,24 @@ class FramedCache:
         """Keys in their frames, values, and unrotated keys of the first slots (of none, where no key changes its
         frame), each [layers, heads, slots, width]."""
         return self._keys, self._values, self._raw
+
+    def state(self) -> dict[str, Any]:
+        """What `restore` needs to go on from here, as numbers and tensors."""
+        used = self._slot(self.length)
+        return {
+            "length": self.length,
+            "rotations": self.rotations,
+            "dropped": self._dropped,
+            "slots": self.slots,
+            "buffers": [buffer[:, :, :used].clone() for buffer in self.buffers],
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take the `state` of a cache of the same shape and policy. This one must be empty."""
+        self.length, self.rotations, self._dropped = state["length"], state["rotations"], state["dropped"]
+        self._allocate(max(self.slots, state["slots"]))
+        for mine, kept in zip(self.buffers, state["buffers"], strict=True):
+            mine[:, :, : kept.shape[2]] = kept
 
     def _slot(self, token: int) -> int:
         return token if token < self.policy.sinks else token - self._dropped

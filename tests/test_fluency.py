@@ -27,7 +27,7 @@ def small(tiny_folder) -> tuple[Lab, str]:
 def reading(policy: str, start: int, stop: int, nats: float, document="a") -> Reading:
     places = list(range(512, stop - start + 1, 512))
     n = len(places)
-    return Reading(document, policy, start, places, [nats] * n, [1.0] * n, [9.0] * n, [1] * n)
+    return Reading(document, "", policy, start, places, [nats] * n, [1.0] * n, [9.0] * n, [1] * n)
 
 
 @pytest.mark.parametrize("window, chunk", [(1000, 64), (96, 64), (20, 64), (64, 7)])
@@ -91,7 +91,7 @@ def test_summaries_are_by_hand():
 
 
 def test_the_tail_is_what_stands_before_a_length():
-    found = Reading("a", "plain", 0, [512, 1024, 1536, 2048], [4.0, 3.0, 2.0, 1.0], [0] * 4, [0] * 4, [0] * 4)
+    found = Reading("a", "", "plain", 0, [512, 1024, 1536, 2048], [4.0, 3.0, 2.0, 1.0], [0] * 4, [0] * 4, [0] * 4)
     assert found.tail(2048) == 1.5 and found.tail(1024) == 3.5 and found.tail(4096) is None
 
 
@@ -113,9 +113,56 @@ def test_a_long_reading_tells_how_far_it_is(small, monkeypatch):
     monkeypatch.setattr(fluency, "PROGRESS", 1024)
     (lab, model), said = small, []
     ids = torch.randint(3, 97, (2100,), generator=torch.Generator().manual_seed(4))
-    found = fluency.measured(lab, model, ids, Task("a", "Λ", 0, 2100), said.append)
+    found = fluency.measured(lab, model, ids, Task("a", "Λ", 0, 2100), "", {}, said.append)
     assert said == ["a Λ: 1,024 of 2,100 tokens read", "a Λ: 2,048 of 2,100 tokens read"]
     assert found.position[-1] == 2100
+
+
+class Interrupted(Exception):
+    """In the place of Ctrl-C."""
+
+
+@pytest.mark.parametrize("policy", list(fluency.POLICIES.keys() - {"truncation"}))
+def test_a_reading_that_was_stopped_goes_on_within_its_text_and_ends_the_same(small, monkeypatch, tmp_path, policy):
+    monkeypatch.setenv("LENGTH_LAB_CACHE", str(tmp_path))
+    monkeypatch.setattr(fluency, "PROGRESS", 512)
+    monkeypatch.setattr(fluency, "KEPT_EVERY", 0)
+    # Windows and near parts short enough for keys to be dropped and to change their frames on both sides of the stop.
+    changed = {"window": 300} if "window" in fluency.KNOWN[policy] else {}
+    monkeypatch.setitem(fluency.KNOWN, policy, fluency.KNOWN[policy] | changed)
+    (lab, model), said = small, []
+    ids = torch.randint(3, 97, (2200,), generator=torch.Generator().manual_seed(5))
+    task, call = Task("a", policy, 100, 2200), {"command": "first"}
+
+    def stopping(words: str) -> None:
+        said.append(words)
+        if "1,636 of" in words:
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        fluency.measured(lab, model, ids, task, "t", call, stopping)
+    (kept,) = tmp_path.glob("readings/*")
+    found = fluency.measured(lab, model, ids, task, "t", {"command": "second"}, said.append)
+    assert found.calls == [call] and not list(tmp_path.glob("readings/*"))
+    assert [words.split()[-5] for words in said] == ["612", "1,124", "1,636", "1,636", "2,148"]
+
+    monkeypatch.setattr(fluency, "KEPT_EVERY", 10**9)
+    whole = fluency.measured(lab, model, ids, task, "t", call, said.append)
+    assert (found.position, found.nll, found.entropy) == (whole.position, whole.nll, whole.entropy)
+    assert found.cache_bytes == whole.cache_bytes and whole.calls == []
+
+    kept.write_bytes(b"broken")
+    assert fluency.measured(lab, model, ids, task, "t", call, said.append).nll == whole.nll
+    assert fluency.measured(lab, model, ids, task, "another", call, said.append).calls == []
+
+
+def test_a_result_of_another_text_of_that_name_is_not_gone_on_from(models):
+    lab, (name, text) = Lab(models), *documents(None, 1).items()
+    given = ("embedded", {name: text}, ["Λ"], (1024,), 1024)
+    *_, whole = evaluate(lab, *given)
+    assert whole["readings"][0]["text"] == fluency.fingerprint(text)
+    with pytest.raises(ValueError, match="another text named pydoc: give another --out"):
+        next(evaluate(lab, given[0], {name: text + "."}, *given[2:], before=whole))
 
 
 def test_what_cannot_be_read_is_said(tmp_path, capsys):
@@ -123,6 +170,7 @@ def test_what_cannot_be_read_is_said(tmp_path, capsys):
         (["--data", str(tmp_path)], "no .txt file"),
         (["--policy", "spiral"], "there is no policy 'spiral'"),
         (["--lengths", "10"], "give lengths from 1,024"),
+        (["--lengths", "2000"], "--lengths 2000: give multiples of 512"),
     ):
         assert main(["evaluate", "perplexity", "--out", str(tmp_path / "o.json"), *arguments]) == 2
         assert words in capsys.readouterr().err

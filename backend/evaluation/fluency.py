@@ -4,25 +4,28 @@
     python -m backend evaluate perplexity --policy Λ --lengths 8192 131072
 
 Writes assets/results/perplexity.json, or with --ablation what each part of Λ does to ablation.json, and goes on where
-an earlier run stopped. FOLDER holds novels or other *.txt; without one the text is the documentation that comes with
-Python. Perplexity at a length is that of the TAIL tokens before it.
+an earlier run stopped, within a long text from its last checkpoint. FOLDER holds novels or other *.txt; without one the
+text is the documentation that comes with Python. Perplexity at a length is that of the TAIL tokens before it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 import pydoc_data.topics
 import statistics
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from backend.engine import Lab
-from backend.evaluation.machine import provenance
-from backend.evaluation.perplexity import read, tokenise, truncation_start
+from backend.evaluation import checkpoint
+from backend.evaluation.machine import CALL, provenance
+from backend.evaluation.perplexity import Chunk, begin, read, tokenise, truncation_start
 from backend.settings import RunSettings
 
 LENGTHS = (2048, 4096, 8192, 16384, 32768, 65536, 131072)
@@ -30,6 +33,8 @@ TAIL = 1024
 # A text begun anew this far before a length has the same last tokens within the model's training length.
 FRESH = 8192
 PROGRESS = 8192
+# Seconds after which a reading that is under way is kept: what a stopped run loses at most, and a report more.
+KEPT_EVERY = 300
 WINDOW = 2048
 TRUNCATION = "truncation"
 POLICIES: dict[str, dict[str, Any]] = {
@@ -58,17 +63,28 @@ KNOWN = POLICIES | ABLATION
 
 @dataclass(frozen=True)
 class Reading:
-    """A text read from token `start` on. Each list has one number a chunk: tokens read before its end, mean nats of
-    a token, mean attention entropy of its last row in nats, tokens per second, bytes of the cache."""
+    """A text read from token `start` on. text: its `fingerprint`. Each list has one number a chunk: tokens read before
+    its end, mean nats of a token, mean attention entropy of its last row in nats, tokens per second, bytes of the
+    cache. calls: those before the last that it was read by, each stopped."""
 
     document: str
+    text: str
     policy: str
     start: int
-    position: list[int]
-    nll: list[float]
-    entropy: list[float]
-    tokens_per_second: list[float]
-    cache_bytes: list[int]
+    position: list[int] = field(default_factory=list)
+    nll: list[float] = field(default_factory=list)
+    entropy: list[float] = field(default_factory=list)
+    tokens_per_second: list[float] = field(default_factory=list)
+    cache_bytes: list[int] = field(default_factory=list)
+    calls: list[dict[str, str]] = field(default_factory=list)
+
+    def add(self, chunk: Chunk) -> None:
+        """Go on by a chunk."""
+        self.position.append(chunk.position)
+        self.nll.append(round(float(chunk.nll.mean()), 4))
+        self.entropy.append(round(float(chunk.entropy.mean()), 3))
+        self.tokens_per_second.append(round(chunk.tokens_per_second, 1))
+        self.cache_bytes.append(chunk.cache_bytes)
 
     def tail(self, length: int) -> float | None:
         """Mean nats of the TAIL tokens before token `length` of the document; None where it was not read so far."""
@@ -138,23 +154,42 @@ def _begins(length: int) -> int:
     return truncation_start(length - TAIL, TAIL, WINDOW)
 
 
-def measured(lab: Lab, model: str, ids: torch.Tensor, task: Task, report: Callable[[str], None]) -> Reading:
-    """Read what a task names of a document's ids [n]; report is told after every PROGRESS tokens."""
-    settings, chunks = RunSettings(prompt="-", model=model, **KNOWN[task.policy]), []
-    for chunk in read(lab, ids[task.start : task.stop], settings):
-        chunks.append(chunk)
+def fingerprint(text: str) -> str:
+    """Of a text, by which it is known whatever its name."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def measured(
+    lab: Lab,
+    model: str,
+    ids: torch.Tensor,
+    task: Task,
+    text: str,
+    call: Mapping[str, str],
+    report: Callable[[str], None],
+) -> Reading:
+    """Read what a task names of a document's ids [n]; report is told after every PROGRESS tokens.
+
+    text: its fingerprint. call: the one under way. Goes on from the last checkpoint of a call that was stopped.
+    """
+    settings, ids = RunSettings(prompt="-", model=model, **KNOWN[task.policy]), ids[task.start : task.stop]
+    file = checkpoint.place(model, text, task.start, settings)
+    stand, reading = begin(lab, settings, len(ids)), Reading(task.document, text, task.policy, task.start)
+    if kept := checkpoint.load(file):
+        stand.cache.restore(kept["cache"])
+        stand.last, reading = kept["last"], Reading(**kept["reading"])
+        reading.calls.append(kept["call"])
+    kept_at = time.monotonic()
+    for chunk in read(lab, ids, settings, stand=stand):
+        reading.add(chunk)
         if chunk.position % PROGRESS == 0:
             report(f"{task.document} {task.policy}: {task.start + chunk.position:,} of {task.stop:,} tokens read")
-    return Reading(
-        task.document,
-        task.policy,
-        task.start,
-        [chunk.position for chunk in chunks],
-        [round(float(chunk.nll.mean()), 4) for chunk in chunks],
-        [round(float(chunk.entropy.mean()), 3) for chunk in chunks],
-        [round(chunk.tokens_per_second, 1) for chunk in chunks],
-        [chunk.cache_bytes for chunk in chunks],
-    )
+            if time.monotonic() - kept_at >= KEPT_EVERY:
+                state = {"reading": asdict(reading), "cache": stand.cache.state(), "last": stand.last, "call": call}
+                checkpoint.save(file, state)
+                kept_at = time.monotonic()
+    file.unlink(missing_ok=True)
+    return reading
 
 
 def summary(readings: Sequence[Reading], lengths: Sequence[int]) -> list[dict[str, Any]]:
@@ -215,6 +250,9 @@ def evaluate(
     """
     before = before or {"readings": []}
     readings = [Reading(**row) for row in before["readings"]]
+    prints = {name: fingerprint(text) for name, text in texts.items()}
+    if other := next((r.document for r in readings if prints.get(r.document, r.text) != r.text), None):
+        raise ValueError(f"what is to be gone on from was read of another text named {other}: give another --out")
     result = provenance(seed=0, before=before if readings else None)
     told = sorted({*lengths, *_lengths(before)})
     ids = {
@@ -226,7 +264,8 @@ def evaluate(
                 report(f"{task.document} has {len(ids[task.document]):,} tokens: {task.stop:,} left out")
                 continue
             readings = [reading for reading in readings if not task.continues(reading)]
-            readings.append(measured(lab, model, ids[task.document], task, report))
+            name, call = task.document, {key: result[key] for key in CALL}
+            readings.append(measured(lab, model, ids[name], task, prints[name], call, report))
             report(f"{task.document} {task.policy} {task.start:,}–{task.stop:,}: {readings[-1].nll[-1]:.3f} nats")
         result |= {
             "model": model,

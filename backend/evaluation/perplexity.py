@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
+from backend.cache import FramedCache
 from backend.engine import CHUNK, Control, Lab
 from backend.positions import Policy
 from backend.settings import RunSettings
@@ -22,7 +23,7 @@ class Chunk:
     """What one chunk of a text showed.
 
     position: tokens read so far. nll [k]: nats of each token of the chunk that had one before it. seconds: of
-    computing so far. tokens_per_second: of this chunk. cache_bytes: memory of the cache. entropy [layers, heads]:
+    computing in this call. tokens_per_second: of this chunk. cache_bytes: memory of the cache. entropy [layers, heads]:
     attention entropy in nats of the chunk's last row, which saw `attended` keys; logits: of that row.
     states [s, width]: first-layer outputs (float16) at state_positions [s].
     """
@@ -39,6 +40,19 @@ class Chunk:
     state_positions: np.ndarray
 
 
+@dataclass
+class Stand:
+    """How far a text was read: the cache of its tokens, and the logits [1, vocabulary] of the last one."""
+
+    cache: FramedCache
+    last: torch.Tensor | None = None
+
+
+def begin(lab: Lab, settings: RunSettings, room: int) -> Stand:
+    """Before the first token of a text, with room for that many."""
+    return Stand(lab.runner(settings).cache(Policy.of(settings), room))
+
+
 def tokenise(lab: Lab, text: str, settings: RunSettings, most: int) -> torch.Tensor:
     """The first `most` token ids [n] of a text, without a chat template. Raises ValueError for fewer than two."""
     loaded = lab.models.load(settings.model, settings.precision)
@@ -50,24 +64,32 @@ def tokenise(lab: Lab, text: str, settings: RunSettings, most: int) -> torch.Ten
 
 
 def read(
-    lab: Lab, token_ids: torch.Tensor, settings: RunSettings, control: Control | None = None, chunk: int = CHUNK
+    lab: Lab,
+    token_ids: torch.Tensor,
+    settings: RunSettings,
+    control: Control | None = None,
+    chunk: int = CHUNK,
+    stand: Stand | None = None,
 ) -> Iterator[Chunk]:
     """Read a text of token ids [n] chunk by chunk; its prompt, method and sampling settings do not matter.
 
     Memory is that of the policy's cache and one chunk. Ends early, without an error, when the control is stopped.
+    stand: where to go on from in the text; it is kept up to date.
     """
     control = control or Control()
-    runner = lab.runner(settings.model_copy(update={"method": "none"}))
-    cache = runner.cache(Policy.of(settings), len(token_ids))
-    probe = runner.probe(settings.watch)
-    spent, last = 0.0, None
-    for ids in token_ids.split(chunk):
+    settings = settings.model_copy(update={"method": "none"})
+    runner = lab.runner(settings)
+    stand = stand or begin(lab, settings, len(token_ids))
+    cache, probe, spent = stand.cache, runner.probe(settings.watch), 0.0
+    for ids in token_ids[cache.length :].split(chunk):
         if control.stopped:
             return
         started, first = time.perf_counter(), cache.length
         logits = runner.read(ids, cache, probe, every_row=True)
-        nll = _nll(logits if last is None else torch.cat((last, logits)), ids if last is not None else ids[1:])
-        last = logits[-1:]
+        before = stand.last
+        nll = _nll(logits if before is None else torch.cat((before, logits)), ids if before is not None else ids[1:])
+        # A copy: a view would hold the whole chunk's logits.
+        stand.last = logits[-1:].clone()
         seconds = time.perf_counter() - started
         spent += seconds
         entropy, attended = probe.prefilled()

@@ -91,6 +91,14 @@ def figures(name: str, fields: Sequence[tuple[str, str]]) -> gr.HTML:
     return _html(template, "LengthLab.figures(element, props, watch)", None, f"figures-{name}")
 
 
+def answers(name: str, title: str, hint: str) -> gr.HTML:
+    """What several ways to read wrote. Frames carry rows of [name, text, verdict]; the hint shows where none is."""
+    template = f"""
+<section class="ll-answers" data-name="{escape(name)}" aria-label="{escape(title)}">
+<h3>{escape(title)}</h3><p class="ll-hint">{escape(hint)}</p><dl></dl></section>"""
+    return _html(template, "LengthLab.answers(element, props, watch)", None, f"answers-{name}")
+
+
 def fill(**values: Any) -> str:
     """The value of `figures`."""
     return orjson.dumps(values).decode()

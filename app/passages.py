@@ -21,7 +21,10 @@ SYMBOLS = ("circle", "diamond", "square", "cross", "triangle-up", "x", "star")
 
 @dataclass
 class Passage:
-    """One reading of a text: per chunk its end position, mean nll (nats), speed, cache, entropy and attended keys."""
+    """One reading of a text: per chunk its end position, mean nll (nats), speed, cache, entropy and attended keys.
+
+    written: what the model went on with.
+    """
 
     name: str
     wanted: int
@@ -35,6 +38,7 @@ class Passage:
     state_positions: list[np.ndarray] = field(default_factory=list)
     logits: Logits | None = None
     cap: float = float("inf")
+    written: str = ""
 
     def add(self, chunk: Any) -> None:
         """Takes a backend.evaluation.perplexity.Chunk."""

@@ -684,9 +684,10 @@ def test_a_long_text_is_read_in_every_way_that_is_ticked(visit):
     page.locator("#l-length input").click()
     page.get_by_role("option", name="1,024 tokens").click()
     visitor.number("l-window", 128)
-    others = ["Λ without sinks", "Truncation", "Naive × 4", "NTK × 4", "Dynamic × 4"]
+    others = ["Λ without sinks", "Truncation", "Naive PIC × 4", "NTK PIC × 4", "Dynamic PIC × 4"]
     for way in others:
-        page.get_by_label(way).check()
+        page.get_by_label(way.removesuffix(" × 4"), exact=True).check()
+    expect(page.locator("#l-about")).to_contain_text("on two cores, most of it")
     page.click("#l-go")
     expect(page.locator("#figures-long .ll-message")).to_contain_text("perplexity")
     visitor.settles("l-memory")
@@ -695,6 +696,29 @@ def test_a_long_text_is_read_in_every_way_that_is_ticked(visit):
     )
     assert [name for name, _ in rows] == ["Plain", "Λ", *others]
     assert rows[2][1] < rows[1][1] < rows[0][1]
+    assert page.locator("#answers-l-answers dt").all_inner_texts() == ["The text itself", "Plain", "Λ", *others]
+    assert all(len(words) > 40 for words in page.locator("#answers-l-answers dd").all_inner_texts())
+
+
+def test_a_number_hidden_in_a_text_is_told_by_who_sees_it(visit):
+    visitor = visit()
+    page = visitor.page
+    page.get_by_role("tab", name="Long context").click()
+    page.wait_for_selector("#chart-l-nll .main-svg")
+    page.locator("#l-length input").click()
+    page.get_by_role("option", name="512 tokens").click()
+    visitor.number("l-window", 128)
+    expect(page.locator("#l-depth")).to_have_count(0)
+    page.get_by_label("Tell a hidden number").check()
+    expect(page.locator("#l-depth")).to_be_visible()
+    page.click("#l-go")
+    expect(page.locator("#figures-long .ll-message")).to_contain_text("perplexity")
+    number = page.locator("#answers-l-answers dd").first.inner_text().split(",")[0]
+    assert number.isdigit() and len(number) == 5
+    verdicts = page.locator("#answers-l-answers dt b").all_inner_texts()
+    told = page.locator("#answers-l-answers dd").all_inner_texts()[1:]
+    assert [number in words for words in told] == [verdict == "Told" for verdict in verdicts]
+    assert verdicts[1] == "Not told"
 
 
 def test_an_enlarged_chart_takes_the_whole_row(visit):

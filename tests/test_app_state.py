@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from app import controls, model, page, presets
+from app import controls, model, page, plans, presets
 from app.api import endpoint
 from app.frames import PATH, Frame, Stream, Streams
 from app.runs import SLOWEST, Runs, batches
 from app.share import explain, flat, from_query, settings_of, to_query
-from app.tabs import compare, long_context
+from app.tabs import compare
 from app.tabs.long_context import BUILT_IN, MAX_BYTES, built_in, text_of
 from backend.adapters import available
 from backend.engine import Control, Lab
@@ -269,16 +269,16 @@ def test_stop_ends_the_run_of_its_own_tab_and_no_other():
 def test_a_reading_stopped_before_its_first_chunk_ends_as_stopped(whole, words, monkeypatch):
     """whole: readings that end by themselves before the one that is stopped."""
     [start] = handlers("start", Runs())
-    read, begun = long_context.read, []
+    read, begun = plans.read, []
 
-    def stopping(lab, tokens, settings, control):
+    def stopping(lab, tokens, settings, control, stand):
         begun.append(settings)
         if len(begun) > whole:
             control.stop()
-        return read(lab, tokens, settings, control)
+        return read(lab, tokens, settings, control, stand=stand)
 
-    monkeypatch.setattr(long_context, "read", stopping)
-    asked = ["", 600, 256, 4, ["Plain", "Λ"], "embedded", "bf16", 0, 0]
+    monkeypatch.setattr(plans, "read", stopping)
+    asked = ["", 600, 256, 4, 4, plans.WRITE, 30, ["Plain", "Λ"], "embedded", "bf16", 0, 0]
     *_, last = start(SimpleNamespace(session_hash="me"), BUILT_IN, *asked)
     assert json.loads(last)["parts"]["long"] | {"state": "good", "message": words} == json.loads(last)["parts"]["long"]
 
@@ -409,23 +409,28 @@ def test_what_dynamic_compression_leaves_alone_is_as_trained_on_the_chosen_model
     assert ("No adapter for sft_dynamic" in json.loads(last)["parts"]["compare"]["message"]) == (name == "other")
 
 
-def read_long(models: Sequence[str], ways: Sequence[str], *on: str | int) -> dict:
-    """What the Long context tab says at last of 600 tokens read in these ways on a model, precision, layer and head."""
+def read_long(
+    models: Sequence[str], ways: Sequence[str], *on: str | int, then: str = plans.NOTHING, part: str = "long"
+) -> dict:
+    """What the Long context tab says at last of 600 tokens read in these ways on a model, precision, layer and head.
+
+    then: what is done after each reading; part: of the last frame.
+    """
     [start] = handlers("start", Runs(), models)
-    *_, last = start(SimpleNamespace(session_hash="me"), BUILT_IN, "", 600, 256, 4, ways, *on)
-    return json.loads(last)["parts"]["long"]
+    *_, last = start(SimpleNamespace(session_hash="me"), BUILT_IN, "", 600, 256, 4, 4, then, 10, ways, *on)
+    return json.loads(last)["parts"][part]
 
 
 def test_a_long_text_is_read_by_the_chosen_model(tiny_folder, monkeypatch):
     other = str(tiny_folder("gpt_neox"))
-    read, seen = long_context.read, []
+    read, seen = plans.read, []
 
-    def noted(lab, tokens, settings, control):
+    def noted(lab, tokens, settings, control, stand):
         seen.append(settings)
-        return read(lab, tokens, settings, control)
+        return read(lab, tokens, settings, control, stand=stand)
 
-    monkeypatch.setattr(long_context, "read", noted)
-    told = read_long(["embedded", other], ["Plain", "Dynamic × 4"], other, "fp32", 2, 3)
+    monkeypatch.setattr(plans, "read", noted)
+    told = read_long(["embedded", other], ["Plain", "Dynamic PIC"], other, "fp32", 2, 3)
     assert told["state"] == "good" and "Over 600 tokens" in told["message"]
     assert [(settings.model, settings.precision) for settings in seen] == [(other, "fp32")] * 2
     assert [(settings.watch.layer, settings.watch.head) for settings in seen] == [(2, 3)] * 2
@@ -437,8 +442,8 @@ def test_a_long_text_is_read_by_the_chosen_model(tiny_folder, monkeypatch):
         (["Plain"], ("fp32", 3, 0), "3 layers of 4 heads: watch a layer from 0 to 2"),
         (["Plain"], ("fp32", 0, 4), "a head from 0 to 3"),
         (["Plain"], ("int4", 0, 0), "do not cover the layers of mpt"),
-        (["NTK × 4"], ("fp32", 0, 0), "no RoPE base to change"),
-        (["Dynamic × 4"], ("fp32", 0, 0), "no position ids to compress"),
+        (["NTK PIC"], ("fp32", 0, 0), "no RoPE base to change"),
+        (["Dynamic PIC"], ("fp32", 0, 0), "no position ids to compress"),
     ],
 )
 def test_what_a_model_does_not_allow_to_a_long_text_is_a_sentence(ways, on, words, tiny_folder):
@@ -450,7 +455,7 @@ def test_what_a_model_does_not_allow_to_a_long_text_is_a_sentence(ways, on, word
 def test_ways_to_read_that_a_model_does_not_allow_are_not_offered_and_say_why(tiny_folder):
     mpt = str(tiny_folder("mpt"))
     *_, of_long = handlers("describe", Runs(), ["embedded", mpt])
-    *_, ways = of_long(mpt, "fp32", 0, 0, ["Λ", "NTK × 4"]).values()
+    *_, ways = of_long(mpt, "fp32", 0, 0, ["Λ", "NTK PIC"]).values()
     assert ways["choices"] == ["Plain", "Λ", "Λ without sinks", "Truncation"] and ways["value"] == ["Λ"]
     assert "no RoPE base" in ways["info"] and "no position ids" in ways["info"]
     *_, ways = of_long("embedded", "bf16", 0, 0, ["Λ"]).values()

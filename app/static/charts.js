@@ -373,6 +373,21 @@ window.LengthLab = (() => {
     receives(root.dataset.name, receive, props, watch);
   }
 
+  // What several ways to read wrote: the value is [[name, text, verdict], …].
+  function answers(element, props, watch) {
+    const root = element.querySelector(".ll-answers");
+    const made = (tag, words) => Object.assign(document.createElement(tag), { textContent: words });
+    function receive(rows) {
+      root.querySelector(".ll-hint").hidden = rows.length > 0;
+      root.querySelector("dl").replaceChildren(...rows.flatMap(([name, words, verdict]) => {
+        const title = made("dt", name);
+        if (verdict) title.append(made("b", verdict));
+        return [title, made("dd", words)];
+      }));
+    }
+    receives(root.dataset.name, receive, props, watch);
+  }
+
   // A group of radio buttons in which single ones can be switched off with the reason shown; where reasons differ, a list
   // that the keyboard opens has them all.
   function choice(element, props, trigger, watch) {
@@ -477,5 +492,5 @@ window.LengthLab = (() => {
     document.getElementById(place)?.scrollIntoView({ block: "start" });
   });
 
-  return { chart, stream, deliver, response, figures, choice, inRange, waits, gone, refused, setTheme, share };
+  return { chart, stream, deliver, response, figures, answers, choice, inRange, waits, gone, refused, setTheme, share };
 })();

@@ -2,42 +2,33 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import gradio as gr
-from torch import Tensor
+import orjson
 
-from app import charts, controls, live, model, passages, toasts
+from app import charts, controls, live, model, passages, plans, toasts
 from app.buttons import QUIET, Buttons
 from app.frames import Frame
 from app.passages import Passage
-from app.runs import Runs, batches
-from app.share import settings_of
+from app.plans import NOTHING, NUMBER, POLICIES, WRITE, Task
+from app.runs import Runs
 from app.view import sentence
 from backend.capabilities import Capabilities
 from backend.engine import Control
-from backend.evaluation.perplexity import Chunk, read, read_truncated, tokenise
-from backend.positions.policy import Policy
-from backend.settings import RunSettings
 
 PLACE = "long"
 LAYER = 12
+HINT = (
+    "After each reading the model writes what it finds likeliest, or answers what number the text hides: then a window "
+    "shows what lies outside it."
+)
 MAX_BYTES = 2_000_000
-LENGTHS = (1024, 2048, 4096, 8192, 16384, 32768, 65536)
-PERIOD = 0.5
-TRUNCATION = "Truncation"
-POLICIES: dict[str, dict[str, Any]] = {
-    "Plain": {},
-    "Λ": {},
-    "Λ without sinks": {"sinks": 0},
-    TRUNCATION: {},
-    "Naive × 4": {"pic": "naive", "ratio": 4.0},
-    "NTK × 4": {"pic": "ntk", "ratio": 4.0},
-    "Dynamic × 4": {"pic": "dynamic", "ratio": 4.0},
-}
+LENGTHS = (512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)
 BUILT_IN, OWN = "Python's reference topics (built in)", "My own text"
 CHARTS = (
     ("l-nll", "Likelihood", "Nats per token of the text, by position: lower is better"),
@@ -47,14 +38,6 @@ CHARTS = (
     ("l-speed", "Speed", "Tokens read per second"),
     ("l-memory", "Memory", "Size of the key/value cache"),
 )
-
-
-class Plan(NamedTuple):
-    """A way to read: its name, its settings, and what reads by them."""
-
-    name: str
-    settings: RunSettings
-    read: Callable[..., Iterator[Chunk]]
 
 
 def build(lab: Any, runs: Runs, opens: Callable[..., Any]) -> None:
@@ -79,10 +62,16 @@ def build(lab: Any, runs: Runs, opens: Callable[..., Any]) -> None:
             )
             window = gr.Slider(16, 8192, 1024, step=1, label="Λ window, in tokens", elem_id="l-window")
             sinks = gr.Slider(0, 256, 10, step=1, label="Sinks: first tokens always seen")
+            ratio = gr.Slider(0.25, 64, 4, step=0.25, label="PIC ratio", elem_id="l-ratio")
         with gr.Column(scale=2, min_width=200):
             choice.render()
+            then = gr.Radio([NOTHING, WRITE, NUMBER], value=WRITE, label="Then", elem_id="l-then")
+            depth = gr.Slider(
+                0, 100, 30, step=1, label="Where the number lies, % of the text", visible=False, elem_id="l-depth"
+            )
         with gr.Column(scale=2, min_width=200):
             policies = gr.CheckboxGroup(list(POLICIES), value=["Plain", "Λ"], label="Read it", elem_id="l-policies")
+            about = live.note(elem_id="l-about")
             with gr.Row(elem_classes=["ll-buttons"]):
                 go = gr.Button("Read", variant="primary", elem_classes=["ll-go"], elem_id="l-go", min_width=90)
                 stop = gr.Button("Stop", elem_classes=["ll-stop"], elem_id="l-stop", min_width=70, interactive=False)
@@ -98,12 +87,18 @@ def build(lab: Any, runs: Runs, opens: Callable[..., Any]) -> None:
         ),
     )
     queue = gr.HTML("", apply_default_css=False, elem_classes=["ll", "ll-queue"])
+    live.answers("l-answers", "What the model goes on with", HINT)
     with gr.Row(elem_classes=["ll-grid", "ll-large"]):
         for chart in CHARTS:
             live.chart(*chart)
     stream = live.stream(Frame(_drawn([], None)))
     source.change(lambda chosen: [gr.update(visible=chosen == OWN)] * 2, [source], [own, upload], queue=False, **QUIET)
     upload.upload(_uploaded, [upload], [own], **QUIET)
+    then.change(lambda chosen: gr.update(visible=chosen == NUMBER), [then], [depth], queue=False, **QUIET)
+    asked: list[Any] = [length, window, sinks, ratio, policies, choice.model]
+    opens(_estimate, asked, [about], queue=False, **QUIET)
+    for part in asked:
+        part.change(_estimate, asked, [about], queue=False, **QUIET)
     choice.tells(lab, opens, lambda can, chosen: {policies: gr.update(**_allowed(can, chosen))}, [policies], [policies])
 
     def start(
@@ -113,22 +108,28 @@ def build(lab: Any, runs: Runs, opens: Callable[..., Any]) -> None:
         length: int,
         window: int,
         sinks: int,
+        ratio: float,
+        then: str,
+        depth: int,
         chosen: list[str],
         *on: Any,
     ) -> Iterator[str]:
         try:
-            plans = _plans(window, sinks, chosen, dict(zip(model.NAMES, on, strict=True)))
-            with runs.started(request.session_hash, Control(), PLACE) as run:
+            ways = plans.plans(window, sinks, ratio, chosen, dict(zip(model.NAMES, on, strict=True)))
+            with runs.started(request.session_hash, control := Control(), PLACE) as run:
                 yield run.stream.invitation
                 run.stream.show(_frame({"state": "busy", "message": "The text is being cut into tokens …"}))
-                first = plans[0].settings
-                tokens = _tokens(lab, own if source == OWN else built_in(), first, length)
+                first = ways[0].settings
+                todo = plans.task(lab, _checked(own if source == OWN else built_in()), first, length, then, depth / 100)
                 trained = lab.capabilities(first.model, first.precision).training_length
                 readings: list[Passage] = []
-                for readings in _readings(lab, tokens, plans, run):
-                    drawn = _drawn(readings, trained, id(run))
-                    run.stream.show(_frame(_figures(readings[-1], run.control.stopped), drawn))
-                yield _frame(_ended(readings, run.control.stopped), _drawn(readings, trained, id(run))).encode()
+                since = time.monotonic()
+                for readings in plans.readings(lab, todo, ways, control):
+                    seconds = plans.left(ways, readings, since)
+                    drawn = _drawn(readings, trained, id(run)) | _answers(todo, readings)
+                    run.stream.show(_frame(_figures(readings[-1], seconds, control.stopped), drawn))
+                drawn = _drawn(readings, trained, id(run)) | _answers(todo, readings)
+                yield _frame(_ended(readings, control.stopped), drawn).encode()
         except Exception as error:
             words = sentence(error)
             toasts.warn(words, "The text could not be read")
@@ -137,7 +138,7 @@ def build(lab: Any, runs: Runs, opens: Callable[..., Any]) -> None:
     Buttons(PLACE, go, stop).starts(
         runs,
         start,
-        [source, own, length, window, sinks, policies, *choice.inputs],
+        [source, own, length, window, sinks, ratio, then, depth, policies, *choice.inputs],
         [stream],
         queue,
         "long",
@@ -177,12 +178,12 @@ def _uploaded(path: str) -> str:
         raise toasts.refusal(sentence(error), "The file was not taken") from error
 
 
-def _tokens(lab: Any, text: str, settings: RunSettings, length: int) -> Tensor:
+def _checked(text: str) -> str:
     if not text.strip():
         raise ValueError("there is no text: paste one, upload a file, or choose the built-in one")
     if len(text.encode()) > MAX_BYTES:
         raise ValueError(f"the text is longer than {MAX_BYTES / 1e6:.0f} MB: cut it")
-    return tokenise(lab, text, settings, length)
+    return text
 
 
 def _allowed(can: Capabilities, chosen: Sequence[str]) -> dict[str, Any]:
@@ -192,37 +193,6 @@ def _allowed(can: Capabilities, chosen: Sequence[str]) -> dict[str, Any]:
     names = [name for name, reason in reasons.items() if not reason]
     told = " ".join(dict.fromkeys(filter(None, reasons.values())))
     return {"choices": names, "value": [name for name in chosen if name in names], "info": told or None}
-
-
-def _plans(window: int, sinks: int, chosen: Sequence[str], on: dict[str, Any]) -> list[Plan]:
-    """The ways to read that are chosen. on: the settings of the model."""
-    if not chosen:
-        raise ValueError("nothing is chosen: tick Plain, Λ or another way to read")
-    seen = {"window": window, "sinks": sinks}
-    truncated = partial(read_truncated, window=window)
-    return [
-        Plan(
-            name,
-            settings_of({"prompt": "…"} | on | (seen if "Λ" in name else {}) | changes),
-            truncated if name == TRUNCATION else read,
-        )
-        for name, changes in POLICIES.items()
-        if name in chosen
-    ]
-
-
-def _readings(lab: Any, tokens: Tensor, plans: Sequence[Plan], run: Any) -> Iterator[list[Passage]]:
-    """The readings that have begun, after every few chunks, until all are done or stopped."""
-    done: list[Passage] = []
-    for plan in plans:
-        reading = Passage(plan.name, len(tokens), cap=Policy.of(plan.settings).limit)
-        for chunks in batches(plan.read(lab, tokens, plan.settings, control=run.control), PERIOD):
-            for chunk in chunks:
-                reading.add(chunk)
-            yield [*done, reading]
-        if run.control.stopped:
-            return
-        done.append(reading)
 
 
 def _drawn(readings: Sequence[Passage], trained: int | None, run: int = 0) -> dict[str, str]:
@@ -239,23 +209,32 @@ def _drawn(readings: Sequence[Passage], trained: int | None, run: int = 0) -> di
     return {name: charts.encode(chart, run, frame) for (name, *_), chart in zip(CHARTS, drawn, strict=True)}
 
 
+def _answers(todo: Task, readings: Sequence[Passage]) -> dict[str, str]:
+    """What was written after each reading, under what the text says itself."""
+    rows = [["The number" if todo.number else "The text itself", todo.own, ""]] if todo.own else []
+    for reading in readings:
+        if reading.written:
+            told = ("Told" if todo.number in reading.written else "Not told") if todo.number else ""
+            rows.append([reading.name, reading.written, told])
+    return {"l-answers": orjson.dumps(rows).decode()}
+
+
 def _frame(figures: dict[str, Any], drawn: dict[str, str] | None = None) -> Frame:
     return Frame((drawn or {}) | {"long": live.fill(**figures)}, running=figures["state"] == "busy")
 
 
-def _figures(reading: Passage, stopped: bool) -> dict[str, Any]:
-    speed = reading.speed[-1]
-    left = (reading.wanted - reading.read) / speed if speed else 0
+def _figures(reading: Passage, seconds: float, stopped: bool) -> dict[str, Any]:
+    doing = "Writing after" if reading.written else "Reading"
     return {
         "policy": reading.name,
         "read": f"{reading.read:,}",
         "perplexity": f"{reading.perplexity:,.4g}",
-        "speed": f"{speed:,.0f}",
+        "speed": f"{reading.speed[-1]:,.0f}",
         "memory": f"{reading.cache[-1] / 2**20:.1f} MiB",
-        "left": f"{left:,.0f} s",
+        "left": _duration(seconds),
         "progress": reading.read / reading.wanted,
         "state": "busy",
-        "message": "Stopping …" if stopped else f"Reading {reading.wanted:,} tokens: {reading.name}",
+        "message": "Stopping …" if stopped else f"{doing} {reading.wanted:,} tokens: {reading.name}",
     }
 
 
@@ -263,7 +242,7 @@ def _ended(readings: Sequence[Passage], stopped: bool) -> dict[str, Any]:
     if not readings:
         return {"state": "good", "message": "Stopped before anything was read."}
     words = "Stopped: what was read so far is shown." if stopped else _conclusion(readings)
-    return _figures(readings[-1], stopped) | {"left": "–", "state": "good", "message": words}
+    return _figures(readings[-1], 0, stopped) | {"left": "–", "state": "good", "message": words}
 
 
 def _conclusion(readings: Sequence[Passage]) -> str:
@@ -273,3 +252,17 @@ def _conclusion(readings: Sequence[Passage]) -> str:
         for reading in readings
     ]
     return f"Over {readings[0].read:,} tokens: {'; '.join(told)}."
+
+
+def _estimate(length: int, window: int, sinks: int, ratio: float, chosen: list[str], named: str) -> str:
+    """About how long it will take, where that was measured: for the embedded model."""
+    if named != "embedded" or not chosen:
+        return live.noted("")
+    each = {plan.name: plan.seconds(length) for plan in plans.plans(window, sinks, ratio, chosen, {"model": named})}
+    slowest = max(each, key=lambda name: each[name])
+    words = f"About {_duration(sum(each.values()))} on two cores"
+    return live.noted(f"{words}, most of it {slowest}." if len(each) > 1 else f"{words}.")
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:,.0f} s" if seconds < 100 else f"{seconds / 60:,.0f} min"

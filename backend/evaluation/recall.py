@@ -64,7 +64,7 @@ class Reader:
                 cache, done = self._cache(WINDOW + written), max(0, length - WINDOW)
             logits = self._read(ids[done:length], cache)
             done = length
-            yield self._written(logits, copy.deepcopy(cache), written)
+            yield list(go_on(self.runner, logits, copy.deepcopy(cache), written))
 
     def _cache(self, room: int) -> FramedCache:
         return self.runner.cache(Policy.of(self.settings), room)
@@ -74,11 +74,14 @@ class Reader:
             logits = self.runner.read(chunk, cache)
         return logits
 
-    def _written(self, logits: Tensor, cache: FramedCache, count: int) -> list[int]:
-        tokens = [int(logits.argmax())]
-        while len(tokens) < count:
-            tokens.append(int(self.runner.read(torch.tensor(tokens[-1:]), cache).argmax()))
-        return tokens
+
+def go_on(runner: Runner, logits: Tensor, cache: FramedCache, count: int) -> Iterator[int]:
+    """The likeliest next tokens, `count` of them, after those of a cache; logits [1, vocabulary] are the last one's."""
+    for number in range(count):
+        token = int(logits.argmax())
+        yield token
+        if number < count - 1:
+            logits = runner.read(torch.tensor([token]), cache)
 
 
 def reader(lab: Lab, model: str, policy: str) -> Reader:

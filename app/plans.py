@@ -1,0 +1,156 @@
+"""Ways to read a long text and to go on from it: reading by each in turn, and about how long that takes."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from app.passages import Passage
+from app.runs import batches
+from app.share import settings_of
+from backend.engine import CHUNK, Control
+from backend.evaluation.perplexity import Chunk, Stand, begin, read, read_truncated, tokenise
+from backend.evaluation.recall import TOLD, go_on, hidden
+from backend.positions import Policy
+from backend.settings import RunSettings
+
+PERIOD = 0.5
+TRUNCATION = "Truncation"
+POLICIES: dict[str, dict[str, Any]] = {
+    "Plain": {},
+    "Λ": {},
+    "Λ without sinks": {"sinks": 0},
+    TRUNCATION: {},
+    "Naive PIC": {"pic": "naive"},
+    "NTK PIC": {"pic": "ntk"},
+    "Dynamic PIC": {"pic": "dynamic"},
+}
+NOTHING, WRITE, NUMBER = "Nothing", "Write on", "Tell a hidden number"
+WRITTEN = 60
+# A shorter text has no room for a number and the question.
+SHORTEST = 64
+# Seconds that the embedded model takes to read a token on two cores, and more for each key that it sees: plain
+# attention's after 8,192 and 32,768 tokens in assets/results/bench_long.json, less what both have in common.
+TOKEN, KEY = 8.9e-4, 3.9e-7
+
+
+class Plan(NamedTuple):
+    """A way to read: its name, its settings, and how much truncation keeps (None: it is another way)."""
+
+    name: str
+    settings: RunSettings
+    kept: int | None = None
+
+    def seconds(self, tokens: int) -> float:
+        """About how long two cores take to read so many tokens with the embedded model."""
+        if self.kept is not None:
+            begun = min(CHUNK, self.kept)
+            return tokens / begun * (self.kept + begun / 2) * (TOKEN + KEY * self.kept / 2)
+        near = min(tokens, (self.settings.window or tokens) + self.settings.sinks)
+        return tokens * TOKEN + KEY * near * (tokens - near / 2)
+
+
+class Task(NamedTuple):
+    """Tokens [n] to read and then to go on from for `written` more. own: how the text goes on by itself, or the hidden
+    number with its place; number: empty where none is hidden."""
+
+    tokens: Tensor
+    written: int = 0
+    own: str = ""
+    number: str = ""
+
+
+def plans(window: int, sinks: int, ratio: float, chosen: Sequence[str], on: dict[str, Any]) -> list[Plan]:
+    """The ways of POLICIES that are chosen. on: the settings of the model. ValueError with a sentence for none."""
+    if not chosen:
+        raise ValueError("nothing is chosen: tick Plain, Λ or another way to read")
+    seen = {"window": window, "sinks": sinks}
+    return [
+        Plan(
+            f"{name} × {ratio:g}" if "pic" in changes else name,
+            settings_of(
+                {"prompt": "…"}
+                | on
+                | (seen if "Λ" in name else {})
+                | ({"ratio": ratio} if "pic" in changes else {})
+                | changes
+            ),
+            window if name == TRUNCATION else None,
+        )
+        for name, changes in POLICIES.items()
+        if name in chosen
+    ]
+
+
+def task(lab: Any, text: str, settings: RunSettings, length: int, then: str, depth: float) -> Task:
+    """What is read of a text, at most `length` tokens, and written then: one of NOTHING, WRITE and NUMBER.
+
+    depth: how far into the text the number lies, from 0 to 1. ValueError with a sentence for a text that is too short.
+    """
+    tokens = tokenise(lab, text, settings, length + WRITTEN)
+    tokenizer = lab.models.load(settings.model, settings.precision).tokenizer
+    if then == WRITE:
+        return Task(tokens[:length], WRITTEN, tokenizer.decode(tokens[length:].tolist()))
+    tokens = tokens[:length]
+    if then == NOTHING:
+        return Task(tokens)
+    if len(tokens) < SHORTEST:
+        raise ValueError(
+            f"a text of {len(tokens)} tokens has no room for a number: give one of at least {SHORTEST}, or choose "
+            f"“{NOTHING}” or “{WRITE}”"
+        )
+    number = str(random.randrange(10_000, 100_000))
+    tokens, back = hidden(tokenizer, number, tokens, depth)
+    return Task(tokens, TOLD, f"{number}, told from {back:,} tokens before the end on", number)
+
+
+def readings(lab: Any, todo: Task, ways: Sequence[Plan], control: Control) -> Iterator[list[Passage]]:
+    """The readings that have begun, after every few chunks and tokens, until all are done or stopped."""
+    done: list[Passage] = []
+    for plan in ways:
+        passage = Passage(plan.name, len(todo.tokens), cap=Policy.of(plan.settings).limit)
+        stand = begin(lab, plan.settings, len(todo.tokens) + todo.written)
+        for chunks in batches(_read(lab, todo.tokens, plan, control, stand), PERIOD):
+            for chunk in chunks:
+                passage.add(chunk)
+            yield [*done, passage]
+        if control.stopped:
+            return
+        if todo.written:
+            for pieces in batches(_written(lab, todo, plan, control, stand)):
+                passage.written = pieces[-1]
+                yield [*done, passage]
+        done.append(passage)
+
+
+def left(ways: Sequence[Plan], begun: Sequence[Passage], since: float) -> float:
+    """Seconds left of reading by all ways, by what those that have begun took since then (`time.monotonic`)."""
+    spent = sum(plan.seconds(passage.read) for plan, passage in zip(ways, begun, strict=False))
+    whole = sum(plan.seconds(begun[0].wanted) for plan in ways)
+    return (time.monotonic() - since) * (whole / spent - 1)
+
+
+def _read(lab: Any, tokens: Tensor, plan: Plan, control: Control, stand: Stand) -> Iterator[Chunk]:
+    if plan.kept is not None:
+        return read_truncated(lab, tokens, plan.settings, plan.kept, control)
+    return read(lab, tokens, plan.settings, control, stand=stand)
+
+
+def _written(lab: Any, todo: Task, plan: Plan, control: Control, stand: Stand) -> Iterator[str]:
+    """What it writes after the text, each time a token longer."""
+    settings, tokens = plan.settings, list[int]()
+    if plan.kept is not None:
+        for _ in read(lab, todo.tokens[-plan.kept :], settings, control, stand=stand):
+            pass
+    if control.stopped or stand.last is None:
+        return
+    tokenizer = lab.models.load(settings.model, settings.precision).tokenizer
+    for token in go_on(lab.runner(settings), stand.last, stand.cache, todo.written):
+        tokens.append(token)
+        yield tokenizer.decode(tokens)
+        if control.stopped:
+            return

@@ -1,0 +1,97 @@
+"""Ways to read a long text on the page: what each is, what the model goes on with after it, and how long it takes."""
+
+import json
+import time
+
+import pytest
+import torch
+
+from app import plans
+from app.passages import Passage
+from app.tabs.long_context import built_in
+from backend.engine import Control, Lab
+from backend.evaluation.files import RESULTS
+from backend.evaluation.recall import Reader
+from backend.settings import RunSettings
+
+ON = {"model": "embedded"}
+
+
+def gone_on(lab: Lab, ways: list[str], then: str) -> tuple[plans.Task, dict[str, str]]:
+    """What is to be read of 600 tokens, and what is written after each way to read them."""
+    chosen = plans.plans(256, 4, 4, ways, ON)
+    todo = plans.task(lab, built_in(), chosen[0].settings, 600, then, 0.1)
+    *_, last = plans.readings(lab, todo, chosen, Control())
+    assert all(passage.read == 600 for passage in last)
+    return todo, {passage.name: passage.written for passage in last}
+
+
+def test_the_model_goes_on_after_each_reading_as_after_that_reading_alone(models):
+    lab, tokenizer = Lab(models), models.load("embedded").tokenizer
+    todo, written = gone_on(lab, ["Plain", "Λ", "Truncation", "Dynamic PIC"], plans.WRITE)
+    ids = tokenizer(built_in()[:9999], add_special_tokens=False, verbose=False)["input_ids"]
+    assert todo.own == tokenizer.decode(ids[600 : 600 + plans.WRITTEN])
+    assert list(written) == ["Plain", "Λ", "Truncation", "Dynamic PIC × 4"]
+    for name, begun, changes in (
+        ("Plain", 0, {}),
+        ("Λ", 0, {"window": 256, "sinks": 4}),
+        ("Truncation", 344, {}),
+        ("Dynamic PIC × 4", 0, {"pic": "dynamic", "ratio": 4}),
+    ):
+        alone = Reader(lab, RunSettings(prompt="-", **ON, **changes), truncated=False)
+        (tokens,) = alone.after(torch.tensor(ids[begun:600]), [600 - begun], plans.WRITTEN)
+        assert written[name] == tokenizer.decode(tokens), name
+
+
+def test_a_number_is_told_where_it_is_seen(models, monkeypatch):
+    monkeypatch.setattr(plans.random, "randrange", lambda *_: 52713)
+    todo, written = gone_on(Lab(models), ["Plain", "Λ"], plans.NUMBER)
+    assert todo.own.startswith("52713, told from 5") and len(todo.tokens) == 600
+    assert "52713" in written["Plain"] and "52713" not in written["Λ"]
+
+
+def test_a_short_text_is_gone_on_from_but_hides_no_number(models):
+    lab, settings = Lab(models), RunSettings(prompt="-")
+    with pytest.raises(ValueError, match="no room for a number: give one of at least 64"):
+        plans.task(lab, "Only a few words.", settings, 512, plans.NUMBER, 0.5)
+    todo = plans.task(lab, "Only a few words.", settings, 512, plans.WRITE, 0.5)
+    assert (todo.own, todo.written) == ("", plans.WRITTEN)
+    assert plans.task(lab, "Only a few words.", settings, 512, plans.NOTHING, 0.5).written == 0
+
+
+def test_a_stop_while_writing_keeps_what_was_written(models):
+    lab, control = Lab(models), Control()
+    chosen = plans.plans(256, 4, 4, ["Plain", "Λ"], ON)
+    todo = plans.task(lab, built_in(), chosen[0].settings, 512, plans.WRITE, 0)
+    for passages in plans.readings(lab, todo._replace(written=10_000), chosen, control):
+        if passages[-1].written:
+            control.stop()
+    (plain,) = passages
+    assert plain.name == "Plain" and 0 < len(plain.written) < 5000
+
+
+def test_estimates_are_what_was_measured():
+    """Within a third, by which the speed of the machine they were measured on varies."""
+    rows = json.loads((RESULTS / "bench_long.json").read_text())["long"]
+    found = {(row["case"], row["context"]): row["context"] / row["prefill"] for row in rows}
+    cases = {"engine bf16": ("Plain", 1)} | {f"engine bf16, Λ {n}": ("Λ", n) for n in (1024, 2048, 4096)}
+    for case, (name, window) in cases.items():
+        (plan,) = plans.plans(window, 10, 4, [name], ON)
+        for context in (8192, 32768):
+            assert plan.seconds(context) == pytest.approx(found[case, context], rel=0.33), (case, context)
+
+
+def test_what_is_left_goes_by_what_was_spent():
+    ways = plans.plans(1024, 10, 4, ["Plain", "Λ"], ON)
+    half = Passage("Plain", 8192, position=[4096])
+    spent, whole = ways[0].seconds(4096), sum(plan.seconds(8192) for plan in ways)
+    left = plans.left(ways, [half], time.monotonic() - 10)
+    assert left == pytest.approx(10 * (whole - spent) / spent, rel=0.01)
+    done = [Passage(plan.name, 8192, position=[8192]) for plan in ways]
+    assert plans.left(ways, done, time.monotonic() - 10) == pytest.approx(0, abs=1e-6)
+
+
+def test_truncation_reads_most_and_a_window_least():
+    plain, windowed, truncated = plans.plans(1024, 10, 4, ["Plain", "Λ", "Truncation"], ON)
+    assert windowed.seconds(65536) < truncated.seconds(65536) < plain.seconds(65536)
+    assert plain.seconds(65536) == pytest.approx(sum(plans.TOKEN + plans.KEY * n for n in range(65536)), rel=0.01)

@@ -379,10 +379,12 @@ window.LengthLab = (() => {
     const made = (tag, words) => Object.assign(document.createElement(tag), { textContent: words });
     function receive(rows) {
       root.querySelector(".ll-hint").hidden = rows.length > 0;
-      root.querySelector("dl").replaceChildren(...rows.flatMap(([name, words, verdict]) => {
+      root.querySelector("dl").replaceChildren(...rows.map(([name, words, verdict]) => {
         const title = made("dt", name);
         if (verdict) title.append(made("b", verdict));
-        return [title, made("dd", words)];
+        const answer = made("div", "");
+        answer.append(title, made("dd", words));
+        return answer;
       }));
     }
     receives(root.dataset.name, receive, props, watch);

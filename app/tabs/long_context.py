@@ -65,7 +65,7 @@ def build(lab: Any, runs: Runs, opens: Callable[..., Any]) -> None:
             ratio = gr.Slider(0.25, 64, 4, step=0.25, label="PIC ratio", elem_id="l-ratio")
         with gr.Column(scale=2, min_width=200):
             choice.render()
-            then = gr.Radio([NOTHING, WRITE, NUMBER], value=WRITE, label="Then", elem_id="l-then")
+            then = gr.Radio([NOTHING, WRITE, NUMBER], value=WRITE, label="After reading", elem_id="l-then")
             depth = gr.Slider(
                 0, 100, 30, step=1, label="Where the number lies, % of the text", visible=False, elem_id="l-depth"
             )

@@ -170,8 +170,8 @@ def policies() -> dict[str, dict[str, Any]]:
     dynamic = {"pic": "dynamic", "ratio": 4.0}
     return {
         "plain": {},
-        **{f"naive s={s:g}": {"pic": "naive", "ratio": s} for s in (0.5, 2.0, 4.0)},
-        **{f"NTK s={s:g}": {"pic": "ntk", "ratio": s} for s in (0.25, 4.0, 16.0, 64.0)},
+        **{f"naive s={s:g}": {"pic": "naive", "ratio": s} for s in (0.25, 0.5, 2.0, 4.0, 16.0, 64.0)},
+        **{f"NTK s={s:g}": {"pic": "ntk", "ratio": s} for s in (0.25, 0.5, 2.0, 4.0, 16.0, 64.0)},
         **{
             f"dynamic {reading} s={s:g}": {"pic": "dynamic", "ratio": s, "reading": reading}
             for reading, ratios in (("contiguous", (0.25, 2.0, 4.0, 16.0, 64.0)), ("literal", (0.25, 4.0, 16.0)))

@@ -40,6 +40,7 @@ def add(commands: Any) -> None:
     _add_harness(kinds.add_parser("harness", help="what an adapter costs in multiple-choice tasks"))
     _add_recall(kinds.add_parser("recall", help="what a model makes of a long text"))
     _add_perplexity(kinds.add_parser("perplexity", help="how fluent a model stays as a text goes on"))
+    _add_computation(kinds.add_parser("computation", help="what Λ and truncation make of the same computation"))
     _add_diagnoses(kinds.add_parser("diagnoses", help="what breaks inside a model far into a text"))
     _add_longform(kinds.add_parser("longform", help="what position policies do to long answers"))
     _add_endmark(kinds.add_parser("endmark", help="whether a signal alone tells where a response ends"))
@@ -160,6 +161,32 @@ def _perplexity(options: argparse.Namespace) -> int:
         raise ValueError("nothing to measure: give longer texts, smaller --lengths or a larger --longest")
     for row in [*result["perplexity"], *result["same_tokens"]]:
         say(json.dumps(row, ensure_ascii=False))
+    return 0
+
+
+def _add_computation(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(run=_computation)
+    command.add_argument("--model", default="embedded")
+    command.add_argument("--data", type=Path, help="folder with *.txt, in the place of Python's documentation")
+    command.add_argument("--documents", type=int, default=6, help="texts of the folder to read (6)")
+    command.add_argument("--windows", type=int, nargs="+", help="tokens of context (256, 512, …)")
+    command.add_argument("--out", type=Path, default=RESULTS / "computation.json", help="file to write or go on with")
+
+
+def _computation(options: argparse.Namespace) -> int:
+    from backend.evaluation.computation import STOP, WINDOWS, earlier, evaluate
+
+    windows = options.windows or WINDOWS
+    if odd := next((window for window in windows if window < 4 or window > STOP), None):
+        raise ValueError(f"--windows {odd}: give 4 to {STOP:,}")
+    writable(options.out)
+    before = resumed(options.out, lambda found: earlier(found, options.model))
+    lab, texts = _texts(options)
+    result = before
+    for result in evaluate(lab, options.model, texts, windows, before, say):
+        keep(options.out, result)
+    if result is None:
+        raise ValueError(f"nothing to measure: give texts of at least {STOP:,} tokens")
     return 0
 
 

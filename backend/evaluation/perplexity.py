@@ -115,11 +115,15 @@ def read_truncated(
     window: int,
     control: Control | None = None,
     chunk: int = CHUNK,
+    first: int = 0,
 ) -> Iterator[Chunk]:
-    """The same by truncation (002 figure 4): chunks of at most a window, each read anew from `truncation_start`."""
+    """The same by truncation (002 figure 4): chunks of at most a window, each read anew from `truncation_start`.
+
+    first: the token that the first chunk begins with.
+    """
     control, spent, chunk = control or Control(), 0.0, min(chunk, window)
-    for first in range(0, len(token_ids), chunk):
-        start, stop = truncation_start(first, chunk, window), min(first + chunk, len(token_ids))
+    for place in range(first, len(token_ids), chunk):
+        start, stop = truncation_start(place, chunk, window), min(place + chunk, len(token_ids))
         anew = list(read(lab, token_ids[start:stop], settings, control, chunk))
         if not anew or start + anew[-1].position < stop:
             return
@@ -128,9 +132,9 @@ def read_truncated(
         yield replace(
             last,
             position=stop,
-            nll=nll[-(stop - first) :],
+            nll=nll[-(stop - place) :],
             seconds=spent,
-            tokens_per_second=(stop - first) / last.seconds,
+            tokens_per_second=(stop - place) / last.seconds,
             state_positions=last.state_positions + start,
         )
 

@@ -1,0 +1,112 @@
+"""How fluent Λ and truncation leave a model for the same computation, far into a text (002 fig. 4).
+
+    python -m backend evaluate computation --data FOLDER
+
+Writes assets/results/computation.json and goes on where an earlier run stopped, a reading at a time. 002 compares BLEU,
+which on the embedded model does not tell even a broken attention from a whole one (assets/results/recall.json): here it
+is perplexity. Of each text the tokens from FIRST to STOP are measured, past the model's training length. Λ reads
+everything before them once. Truncation forgets, and reads anew what a window holds, each time that a STRIDE of it was
+added; its tokens then see a window before them on average.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from backend.engine import Lab
+from backend.evaluation.machine import provenance
+from backend.evaluation.perplexity import Chunk, read, read_truncated, tokenise, truncation_start
+from backend.evaluation.speed import read_operations
+from backend.runner import Runner
+from backend.settings import RunSettings
+
+FIRST, STOP = 8192, 12288
+WINDOWS = (256, 512, 1024, 2048, 4096)
+LAMBDA = "Λ"
+# Share of a window that is added before truncation reads anew: the rarer, the cheaper and the more uneven its contexts.
+STRIDES = {"truncation, read anew each window": 1.0, "truncation, read anew each quarter": 0.25}
+ATTENTIONS = (LAMBDA, *STRIDES)
+
+
+def operations(attention: str, window: int, runner: Runner, first: int, stop: int) -> float:
+    """Additions and multiplications for each token from `first` to `stop`, and for what is read anew before it; the
+    head's are left out."""
+
+    def whole(tokens: int, most: int | None) -> float:
+        return read_operations(most, tokens, runner) * tokens if tokens else 0.0
+
+    if attention == LAMBDA:
+        most = window + RunSettings(prompt="-", window=window).sinks
+        return (whole(stop, most) - whole(first, most)) / (stop - first)
+    stride = _stride(attention, window)
+    pieces = [
+        min(begin + stride, stop) - truncation_start(begin, stride, window) for begin in range(first, stop, stride)
+    ]
+    return sum(whole(piece, None) for piece in pieces) / (stop - first)
+
+
+def nats(lab: Lab, model: str, ids: Tensor, attention: str, window: int, first: int) -> float:
+    """Mean nats of the tokens of ids [n] from `first` on."""
+    if attention == LAMBDA:
+        chunks = read(lab, ids, RunSettings(prompt="-", model=model, window=window))
+    else:
+        plain = RunSettings(prompt="-", model=model)
+        chunks = read_truncated(lab, ids, plain, window, chunk=_stride(attention, window), first=first)
+    return float(np.concatenate([_from(chunk, first) for chunk in chunks]).mean())
+
+
+def _from(chunk: Chunk, first: int) -> np.ndarray:
+    """The nats of a chunk's tokens from `first` on."""
+    return chunk.nll[max(0, len(chunk.nll) - max(0, chunk.position - first)) :]
+
+
+def _stride(attention: str, window: int) -> int:
+    return int(window * STRIDES[attention])
+
+
+def earlier(found: dict[str, Any], model: str) -> dict[str, Any]:
+    """A result to go on from, checked. ValueError for one that cannot be gone on from."""
+    try:
+        _ = [(row["attention"], row["window"], row["document"], row["nats"]) for row in found["rows"]]
+        measured_on = found["model"]
+    except (KeyError, TypeError) as error:
+        raise ValueError("it is no result of this command") from error
+    if measured_on != model:
+        raise ValueError(f"it was measured on {measured_on}")
+    return found
+
+
+def evaluate(
+    lab: Lab,
+    model: str,
+    texts: Mapping[str, str],
+    windows: Sequence[int],
+    before: Mapping[str, Any] | None = None,
+    report: Callable[[str], None] = print,
+    first: int = FIRST,
+    stop: int = STOP,
+) -> Iterator[dict[str, Any]]:
+    """The result document after each reading, the last one whole. before: a document to go on from."""
+    runner = lab.runner(RunSettings(prompt="-", model=model))
+    rows: list[dict[str, Any]] = list(before["rows"]) if before else []
+    done = {(row["attention"], row["window"], row["document"]) for row in rows}
+    head = provenance(seed=0, before=before) | {"model": model, "first": first, "stop": stop}
+    for name, text in texts.items():
+        ids = tokenise(lab, text, RunSettings(prompt="-", model=model), stop)
+        if len(ids) < stop:
+            report(f"{name} has {len(ids):,} tokens: left out")
+            continue
+        for window in windows:
+            for attention in ATTENTIONS:
+                if (attention, window, name) in done:
+                    continue
+                found = round(nats(lab, model, ids, attention, window, first), 4)
+                cost = operations(attention, window, runner, first, stop)
+                row = {"attention": attention, "window": window, "document": name, "nats": found, "operations": cost}
+                rows.append(row)
+                report(f"{name} {attention}, {window:,}: {found:.3f} nats, {cost / 1e9:.3f} G a token")
+                yield head | {"rows": rows}

@@ -1,9 +1,11 @@
 """The harness's model: likelihoods under a signal are those of a plain forward pass with that signal."""
 
 import json
+import re
 
 import pytest
 import torch
+from lm_eval import simple_evaluate
 
 from backend import adapters
 from backend.__main__ import main
@@ -75,3 +77,22 @@ def test_what_is_missing_is_said(capsys, tmp_path):
     assert "give --data FOLDER, or --task NAME" in capsys.readouterr().err
     assert main(["evaluate", "harness", "--method", "none", "--task", "x", "--out", str(tmp_path / "h.json")]) == 2
     assert "none has neither a signal nor position ids" in capsys.readouterr().err
+    assert main(["evaluate", "harness", "--method", "sft", "--task", "x", "--shots", "-1"]) == 2
+    assert "--shots -1: give at least 0" in capsys.readouterr().err
+
+
+def test_answered_questions_make_a_question_long_without_its_own_answer(tmp_path, models):
+    rows = [{"abstract": f"We do {n}.", "tldr": f"About {n}."} for n in range(8)]
+    (tmp_path / "scitldr_test.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    read: dict[int, list[str]] = {}
+    for shots in (0, 3):
+        task, case = summaries(tmp_path, 8, tmp_path / "t.json"), SignalledLM(models.load("embedded"), None)
+        found = simple_evaluate(
+            case, tasks=[task], limit=2, num_fewshot=shots, apply_chat_template=True, bootstrap_iters=0,
+            log_samples=True,
+        )  # fmt: skip
+        read[shots] = [sample["arguments"][0][0] for sample in found["samples"]["summaries"]]
+    for alone, shown in zip(read[0], read[3], strict=True):
+        assert alone.count("We do") == 1 and shown.count("We do") == 4 and shown.count("About") == 3
+        (own,) = set(re.findall(r"We do \d", alone))
+        assert shown.count(own) == 1 and shown.endswith(alone[alone.index(own) :])

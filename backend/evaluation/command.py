@@ -54,6 +54,7 @@ def _add_harness(command: argparse.ArgumentParser) -> None:
     command.add_argument("--task", action="append", default=[], help="a task of lm-evaluation-harness; may repeat")
     command.add_argument("--data", type=Path, help="folder with scitldr_test.jsonl, for the task 'summaries'")
     command.add_argument("--limit", type=int, help="documents of each task (all)")
+    command.add_argument("--shots", type=int, default=0, help="answered questions before each (0)")
     command.add_argument("--out", type=Path, help="file to write (harness.json or harness_pic_sft.json)")
 
 
@@ -69,14 +70,17 @@ def _harness(options: argparse.Namespace) -> int:
     least = CHOICES if options.data else 1
     if options.limit is not None and options.limit < least:
         raise ValueError(f"--limit {options.limit}: give at least {least}")
+    if options.shots < 0:
+        raise ValueError(f"--shots {options.shots}: give at least 0")
     long = any(method in LONG_METHODS for method in options.method)
     out = options.out or RESULTS / ("harness_pic_sft.json" if long else "harness.json")
     writable(out)
     with tempfile.TemporaryDirectory() as scratch:
         own = [summaries(options.data, options.limit or 200, Path(scratch) / "t.json")] if options.data else []
         models = Models(allowed(more=[options.model]))
-        result = evaluate(models, options.model, options.method, [*own, *options.task], options.limit, say)
-    keep(out, result)
+        asked = [*own, *options.task]
+        for result in evaluate(models, options.model, options.method, asked, options.limit, say, options.shots):
+            keep(out, result)
     return 0
 
 

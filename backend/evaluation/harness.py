@@ -101,6 +101,7 @@ def summaries(folder: Path, count: int, scratch: Path) -> ConfigurableTask:
             "dataset_path": "json",
             "dataset_kwargs": {"data_files": {"test": str(scratch)}},
             "test_split": "test",
+            "fewshot_split": "test",
             "output_type": "multiple_choice",
             "doc_to_text": "{{query}}",
             "doc_to_choice": "choices",
@@ -118,19 +119,27 @@ def evaluate(
     tasks: Sequence[Any],
     limit: int | None,
     report: Callable[[str], None],
-) -> dict[str, Any]:
+    shots: int = 0,
+) -> Iterator[dict[str, Any]]:
     """Accuracies of the untouched model, and of each adapter without and with what it was trained with: its signal, or
-    its position ids. ValueError for a method that has neither."""
+    its position ids; the result document after each. ValueError for a method that has neither.
+
+    shots: other questions of the task, answered, before each. They make it long enough for dynamic position ids, which
+    leave short texts alone.
+    """
     tuned = [_tuned(method, model) for method in methods]
-    rows = []
+    rows: list[dict[str, Any]] = []
+    head = provenance(seed=0) | {"methods": list(methods), "shots": shots}
     for name, case in _cases(models, model, tuned):
-        found = simple_evaluate(case, tasks=list(tasks), limit=limit, apply_chat_template=True, bootstrap_iters=0)
+        found = simple_evaluate(
+            case, tasks=list(tasks), limit=limit, num_fewshot=shots, apply_chat_template=True, bootstrap_iters=0
+        )
         assert found is not None
         for task, measures in found["results"].items():
             kept = {key.split(",")[0]: round(v, 4) for key, v in measures.items() if isinstance(v, float)}
             rows.append({"model": name, "task": task, "documents": found["n-samples"][task]["effective"], **kept})
             report(json.dumps(rows[-1]))
-    return provenance(seed=0) | {"methods": list(methods), "accuracy": rows}
+        yield head | {"accuracy": rows}
 
 
 def _tuned(method: Method, model: str) -> Adapter:

@@ -111,11 +111,14 @@ far: $(VENV)/.develops
 		--out assets/results/perplexity_pydoc.json
 	$(PY) -m backend evaluate perplexity --ablation --documents 1 --lengths 8192 12288 20480 --longest 20480 \
 		--data $(DATA)/novels
+	$(PY) -m backend evaluate computation --data $(DATA)/novels
 	$(PY) -m backend evaluate recall --data $(DATA)/novels --longest 16384
 	$(PY) -m backend evaluate diagnoses --data $(DATA)/novels
 	$(PY) -m backend evaluate harness --method ldpe --method orpe --method pre --data $(DATA) --limit 24
 	$(PY) -m backend evaluate harness --method sft --method sft_ntk --method sft_dynamic --data $(DATA) \
 		--limit 24
+	$(PY) -m backend evaluate harness --method sft --method sft_ntk --method sft_dynamic --data $(DATA) \
+		--limit 80 --shots 5 --out assets/results/harness_pic_sft_shots.json
 
 LONGFORM := $(PY) -m backend evaluate longform --prompts 8 --recent 128 --data $(DATA)/hellobench_ht.jsonl
 SAMPLED := --temperature 1 --top-p 0.95
@@ -130,7 +133,8 @@ longform: $(VENV)/.develops
 		--policy "w/o SFT, plain" --policy "dynamic PIC-SFT, dynamic s=4" $(ARGS)
 	$(PY) -m backend evaluate longform --recent 128 --data $(DATA)/longbench_write_en.jsonl $(SAMPLED) --trained \
 		--cap 6144 --wanted 2001 --prompts 8 --out assets/results/longbench_write_long.json \
-		--policy "w/o SFT, plain" --policy "dynamic PIC-SFT, dynamic s=4" $(ARGS)
+		--policy "w/o SFT, plain" --policy "SFT, plain" --policy "NTK PIC-SFT, NTK s=16" \
+		--policy "dynamic PIC-SFT, plain" --policy "dynamic PIC-SFT, dynamic s=4" $(ARGS)
 	$(PY) -m backend evaluate longform --prompts 12 --recent 128 --data $(DATA)/longbench_write_en.jsonl $(SAMPLED) \
 		--cap 1024 --out assets/results/longbench_write.json $(ARGS)
 	$(PY) -m backend.training.card

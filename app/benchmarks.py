@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from app import charts, diagnoses, lengthening, lengths, published
+from app import charts, computation, diagnoses, lengthening, lengths, published
 from app.charts import Chart
 from app.results import UNKNOWN, Figure, Recorded, Shown, Table, decimal, figure, percent, text
 from backend import signals
@@ -560,6 +560,12 @@ KINDS = {
     "ablation.json": Kind(
         "What each part of Λ does", "python -m backend evaluate perplexity --ablation", Fluency, ablation
     ),
+    "computation.json": Kind(
+        "What a window saves, beside truncation",
+        "python -m backend evaluate computation --data FOLDER",
+        computation.Computation,
+        computation.compared,
+    ),
     "recall.json": Kind("Writing on, and recalling", "python -m backend evaluate recall --data FOLDER", Recall, recall),
     "longform.json": Kind("Long answers", "make longform", LongForm, long_answers),
     "longform_many.json": Kind("Long answers to more prompts", "make longform", LongForm, drawn_otherwise),
@@ -578,6 +584,12 @@ KINDS = {
     "harness_pic_sft.json": Kind(
         "What training on long texts costs",
         f"{HARNESS} --method sft --method sft_ntk --method sft_dynamic",
+        Recorded,
+        decoupling,
+    ),
+    "harness_pic_sft_shots.json": Kind(
+        "What training on long texts costs, longer questions",
+        f"{HARNESS} --shots 5 --method sft --method sft_ntk --method sft_dynamic --out FILE",
         Recorded,
         decoupling,
     ),

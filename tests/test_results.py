@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from collections import Counter
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from app import __main__ as app
 from app import benchmarks, charts, diagnoses, lengths, published, results
 from app import page as lab_page
 from app.benchmarks import KINDS, EndMark
+from app.computation import Computation
 from app.controls import METHODS
 from app.runs import Runs
 from app.tabs import results as tab
@@ -301,7 +303,7 @@ def test_all_charts_are_small_and_valid_json(folder):
     longer = {f"chart-r-longform{which}" for which in ("_many", "_many-1", "_greedy", "_greedy-1")}
     known = {f"chart-r-{name}" for name in own}
     diagnosed = {f"chart-r-diagnoses{number}" for number in ("", "-1", "-2")}
-    fluent = {f"chart-r-perplexity{which}" for which in ("", "_novels", "_pydoc")}
+    fluent = {f"chart-r-perplexity{which}" for which in ("", "_novels", "_pydoc")} | {"chart-r-computation"}
     assert known <= set(shown) <= known | diagnosed | longer | fluent
     for name, chart in shown.items():
         measured = name not in ("chart-r-likeness", "chart-r-strayed")
@@ -593,6 +595,34 @@ def test_diagnoses_are_drawn_as_002_draws_them():
     assert [list(trace["y"]) for trace in entropy.data[:2]] == [[1.5, 2.5], [2.079, 2.773]]
     assert shown.tables[0].rows[1] == ["Λ", "16.0", "-70 to 3", "9,000", "2.50 of 2.77"]
     assert all(json.loads(charts.encode(drawn.chart)) for drawn in shown.figures)
+
+
+def test_truncation_is_priced_at_the_perplexity_of_lambda():
+    each, quarter = "truncation, read anew each window", "truncation, read anew each quarter"
+    # By window: operations in 10⁹, nats.
+    found = {
+        "Λ": {256: (1.0, 3.4), 512: (2.0, 3.2), 1024: (4.0, 2.9)},
+        each: {256: (2.0, 3.5), 512: (3.0, 3.3), 1024: (5.0, 3.1)},
+        quarter: {256: (4.0, 3.45), 512: (9.0, 3.1), 1024: (9.5, 3.0)},
+    }
+    rows = [
+        {"attention": name, "window": window, "document": text, "operations": cost * 1e9, "nats": nats + more}
+        for name, points in found.items()
+        for window, (cost, nats) in points.items()
+        for text, more in (("a", -0.25), ("b", 0.25))
+    ]
+    # Of a third text one window only: it is left out.
+    rows.append(rows[0] | {"document": "c", "nats": 9.0})
+    shown = KINDS["computation.json"].show(Computation.model_validate({"first": 8, "stop": 16, "rows": rows}))
+    # 3.4 lies amid 2 and 3, 3.2 amid 3 and 5; 2.9 is below all that truncation reaches.
+    assert "Tokens 8 to 16 of 2 texts." in shown.words
+    assert "of Λ's operations, 2.50 × with a window of 256, 2.00 × with a window of 512." in shown.words
+    (drawn,) = shown.figures
+    assert [trace["name"] for trace in drawn.chart.data] == ["Λ", quarter, each]
+    assert list(drawn.chart.data[0]["x"]) == [1.0, 2.0, 4.0]
+    assert shown.tables[0].rows[0] == ["Λ", "256", "1.00", f"{math.exp(3.4):.1f}"]
+    none = KINDS["computation.json"].show(Computation.model_validate({"first": 8, "stop": 16, "rows": []}))
+    assert none.tables[0].rows == [] and "0 texts" in none.words
 
 
 def test_what_grows_beyond_training_is_counted_in_the_file():

@@ -17,7 +17,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from app import charts, computation, diagnoses, lengthening, lengths, published
 from app.charts import Chart
 from app.results import UNKNOWN, Figure, Recorded, Shown, Table, decimal, figure, percent, text
-from backend import signals
+from backend import adapters, signals
+from backend.settings import LONG_METHODS
+from backend.training.card import RECORD, trainings
 
 PLAIN, ENGINE, ALONE, LLAMA = "transformers bf16", "engine bf16, probes", "engine bf16", "llama.cpp Q4_1"
 DYNAMIC, ALGORITHM = "engine bf16, dynamic PIC", "dynamic PIC by 004's algorithm 1"
@@ -352,7 +354,17 @@ def trained(result: LongForm) -> Shown:
     """The same after training on long texts, with and without compression, beside 004 tables 2 and 8."""
     quoted = "004 tables 2 and 8: length (% corrupted)"
     found = _answers(result, "training, reading", quoted, lambda name: published.TRAINED.get(name, UNKNOWN))
-    return Shown(_longest(result.summary), found)
+    return Shown(f"{_longest(result.summary)} {_texts()}".strip(), found)
+
+
+def _texts() -> str:
+    """How many texts the lab's own adapters for long texts were trained on."""
+    counts = [
+        f"{method} on {sum(training['result']['samples'] for training in trainings(adapters.ROOT / method))}"
+        for method in LONG_METHODS
+        if (adapters.ROOT / method / RECORD).exists()
+    ]
+    return f"Texts that the shipped adapters were trained on: {', '.join(counts)}." if counts else ""
 
 
 def asked_for(result: LongForm) -> Shown:

@@ -28,6 +28,7 @@ from app.computation import Computation
 from app.controls import METHODS
 from app.runs import Runs
 from app.tabs import results as tab
+from backend import adapters
 from backend.adapters import available
 from backend.engine import Lab
 from backend.models import Models
@@ -595,6 +596,14 @@ def test_diagnoses_are_drawn_as_002_draws_them():
     assert [list(trace["y"]) for trace in entropy.data[:2]] == [[1.5, 2.5], [2.079, 2.773]]
     assert shown.tables[0].rows[1] == ["Λ", "16.0", "-70 to 3", "9,000", "2.50 of 2.77"]
     assert all(json.loads(charts.encode(drawn.chart)) for drawn in shown.figures)
+
+
+def test_the_page_tells_how_many_texts_each_adapter_was_trained_on(tmp_path, monkeypatch):
+    settings = {"settings": {}, "summary": {}}
+    shown = KINDS["pic_sft.json"].show(benchmarks.LongForm.model_validate(settings))
+    assert "trained on: sft on 60, sft_ntk on 60, sft_dynamic on 196." in shown.words
+    monkeypatch.setattr(adapters, "ROOT", tmp_path)
+    assert "trained on" not in KINDS["pic_sft.json"].show(benchmarks.LongForm.model_validate(settings)).words
 
 
 def test_truncation_is_priced_at_the_perplexity_of_lambda():

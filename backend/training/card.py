@@ -17,13 +17,23 @@ from backend.adapters import Adapter
 from backend.evaluation.files import RESULTS
 from backend.settings import ADAPTER_METHODS, LONG_METHODS
 
+# What a training tells of itself, and of the one it went on from.
+RECORD = "training.json"
 MEASURED = "## Measured\n"
 RANGES = ("10-200", "300-1000", "words", "characters", "changed", "summaries")
 
 
+def trainings(adapter: Path) -> Iterator[dict[str, Any]]:
+    """The trainings that an adapter's folder tells of, the last one first."""
+    about = json.loads((adapter / RECORD).read_text("utf-8"))
+    while about is not None:
+        yield about
+        about = about.get("went_on_from")
+
+
 def card(adapter: Adapter, sources: Mapping[str, int], note: str) -> str:
     """Markdown with the front matter of the hub. sources: texts by where they are from; note: on their licences."""
-    about = json.loads((adapter.path / "training.json").read_text())
+    about, *before = trainings(adapter.path)
     settings, result, machine = about["settings"], about["result"], about["machine"]
     last = jsonlines.read(adapter.path / "training.jsonl")[-1]
     lines = [
@@ -45,7 +55,7 @@ def card(adapter: Adapter, sources: Mapping[str, int], note: str) -> str:
         f"| Loss at the end: end mark, text | {last['loss_end']:.3f}, {last['loss_text']:.3f} |",
         f"| Longest response | {settings['longest']} tokens |",
         f"| Went on from | {Path(settings['start']).name if settings['start'] else 'the base model'} |",
-        *(f"| Before that | {row} |" for row in _earlier(about.get("went_on_from"))),
+        *(f"| Before that | {row} |" for row in map(_told, before)),
         f"| Command | `{about['command']}` |",
         f"| Commit | {about['commit']} |",
         "",
@@ -109,12 +119,9 @@ def _long_rows(method: str, result: Mapping[str, Any]) -> Iterator[str]:
             )
 
 
-def _earlier(about: Mapping[str, Any] | None) -> Iterator[str]:
-    """The trainings that a training went on from, the last one first."""
-    while about is not None:
-        samples, minutes = about["result"]["samples"], about["result"]["seconds"] / 60
-        yield f"{samples:,} samples, {minutes:.0f} min: `{about['command']}`"
-        about = about.get("went_on_from")
+def _told(training: Mapping[str, Any]) -> str:
+    samples, minutes = training["result"]["samples"], training["result"]["seconds"] / 60
+    return f"{samples:,} samples, {minutes:.0f} min: `{training['command']}`"
 
 
 def _purpose(adapter: Adapter) -> str:

@@ -40,7 +40,7 @@ from backend.signals.mnt import MntSettings, shifts, sigma
 from backend.signals.pre import noisy, pre, progress
 from backend.signals.prompted import prompted
 from backend.signals.scale import constant
-from backend.training.card import card
+from backend.training.card import RECORD, card
 from backend.training.curriculum import learning_rate, stage
 from backend.training.data import Row, Sample, batches, prompt_ids
 from backend.training.segments import Segmented
@@ -48,7 +48,6 @@ from backend.training.settings import TrainSettings
 
 CHECKPOINT = "checkpoint.pt"
 LOG = "training.jsonl"
-RECORD = "training.json"
 CHECKPOINT_SECONDS = 60
 # Logits at a time: 24 MiB, which the C library keeps for the next ones. Larger blocks go back to the system, and each
 # page of the next is zeroed anew: with all logits of a long text at once a quarter of a step went to that.

@@ -18,7 +18,7 @@ from app import charts, computation, diagnoses, lengthening, lengths, published
 from app.charts import Chart
 from app.results import UNKNOWN, Figure, Recorded, Shown, Table, decimal, figure, percent, text
 from backend import adapters, signals
-from backend.settings import LONG_METHODS
+from backend.settings import LONG_METHODS, RunSettings
 from backend.training.card import RECORD, trainings
 
 PLAIN, ENGINE, ALONE, LLAMA = "transformers bf16", "engine bf16, probes", "engine bf16", "llama.cpp Q4_1"
@@ -346,7 +346,9 @@ def long_answers(result: LongForm) -> Shown:
 def drawn_otherwise(result: LongForm) -> Shown:
     """The same for other prompts or another way to draw, without 004's own tables."""
     found = _answers(result, "position policy", "004 tables 5–7: tokens (% corrupted)", _published)
-    drawn = (lengthening.by_ratio(result.summary), lengthening.by_recent(result.summary, result.settings.get("recent")))
+    usual = {"initial": RunSettings.model_fields["initial"].default, **result.settings}
+    parts = [lengthening.by_part(result.summary, part, usual.get(part)) for part in lengthening.NONE]
+    drawn = [lengthening.by_ratio(result.summary), *parts]
     return Shown(_longest(result.summary), found, [figure for figure in drawn if figure])
 
 

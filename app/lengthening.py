@@ -1,4 +1,4 @@
-"""How much longer answers get by the ratio of position-id compression, and by its recent part (004 figures 1 and 4)."""
+"""How much longer answers get by the ratio of position-id compression and by its uncompressed parts (004 fig. 1, 4)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from app.results import Figure, decimal, figure, percent
 
 KINDS = {"naive": "naive", "NTK": "NTK", "dynamic": "dynamic contiguous"}
 CORRUPTED = 50
-RECENT = "dynamic contiguous s=4"
+DYNAMIC = "dynamic contiguous s=4"
+# Tokens that it leaves alone where a policy is named after having no such part.
+NONE = {"initial": 0, "recent": 1}
 MEASURED = ("× plain", "95 %: from", "to", "over prompts", "corrupted")
 WHOLE = "over prompts that neither answered corruptly; bars: 95 % of draws of such prompts"
 
@@ -44,26 +46,28 @@ def by_ratio(summary: Mapping[str, Row]) -> Figure | None:
     return Figure("Length by ratio (004 figure 1)", hint, Chart(data, layout, best, columns, rows))
 
 
-def by_recent(summary: Mapping[str, Row], usual: int | None) -> Figure | None:
-    """Words against those without compression by how many recent tokens dynamic PIC leaves alone; None for one size.
+def by_part(summary: Mapping[str, Row], part: str, usual: int | None) -> Figure | None:
+    """Words against those without compression by how many tokens dynamic PIC leaves alone; None for one size.
 
-    usual: that number where a policy's name gives none.
+    part: "initial" or "recent". usual: that number where a policy's name gives none.
     """
-    sizes = {RECENT: usual, f"{RECENT}, no recent part": 1}
-    named = (re.fullmatch(rf"{re.escape(RECENT)}, recent (\d+)", policy) for policy in summary)
+    sizes = {DYNAMIC: usual, f"{DYNAMIC}, no {part} part": NONE[part]}
+    named = (re.fullmatch(rf"{re.escape(DYNAMIC)}, {part} (\d+)", policy) for policy in summary)
     sizes |= {match[0]: int(match[1]) for match in named if match}
-    known = sorted((size, name) for name, size in sizes.items() if size and name in summary)
-    found = {float(size): summary[name] for size, name in known}
-    trace = _line(found, charts.SERIES_COLOURS[2], RECENT)
+    known = sorted((size, name) for name, size in sizes.items() if size is not None and name in summary)
+    # A logarithmic axis has no place for none.
+    found = {max(1.0, size): summary[name] for size, name in known}
+    trace = _line(found, charts.SERIES_COLOURS[2], DYNAMIC)
     if len(trace["x"]) < 2:
         return None
-    layout = _axes("recent tokens left alone", {size: f"{size:,.0f}" for size in found})
-    rows = [[f"{size:,.0f}", *_told(row)] for size, row in found.items()]
+    told = {max(1.0, size): f"{size:,}" for size, _ in known}
+    layout = _axes(f"{part} tokens left alone", told)
+    rows = [[told[place], *_told(row)] for place, row in found.items()]
     most, gain = max(zip(trace["x"], trace["y"], strict=True), key=lambda point: point[1])
-    words = f"with {most:,.0f} recent tokens left alone it writes most: {decimal(gain)} × plain"
-    hint = f"Words by how many recent tokens dynamic PIC at ratio 4 leaves alone, {WHOLE}"
-    chart = Chart([trace], layout, words, ("recent tokens", *MEASURED), rows)
-    return Figure("Length by recent part (004 figure 4)", hint, chart)
+    words = f"with {told[most]} {part} tokens left alone it writes most: {decimal(gain)} × plain"
+    hint = f"Words by how many {part} tokens dynamic PIC at ratio 4 leaves alone, {WHOLE}"
+    chart = Chart([trace], layout, words, (f"{part} tokens", *MEASURED), rows)
+    return Figure(f"Length by {part} part (004 figure 4)", hint, chart)
 
 
 def _axes(x: str, ticks: Mapping[float, str]) -> dict[str, Any]:

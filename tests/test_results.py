@@ -300,7 +300,7 @@ def test_odd_content_is_shown_not_refused(folder):
 def test_all_charts_are_small_and_valid_json(folder):
     shown = {name: orjson.loads(value) for name, value in opened().items() if name and name.startswith("chart-")}
     lengths_own = ("targets", "errors", "limits", "outliers", "likeness", "strayed")
-    own = (*lengths_own, "bench", "bench_long", "longform", "longform-1")
+    own = (*lengths_own, "bench", "bench_long", "longform", "longform-1", "longform-2")
     longer = {f"chart-r-longform{which}" for which in ("_many", "_many-1", "_greedy", "_greedy-1")}
     known = {f"chart-r-{name}" for name in own}
     diagnosed = {f"chart-r-diagnoses{number}" for number in ("", "-1", "-2")}
@@ -683,7 +683,7 @@ def test_answers_that_are_all_corrupted_are_not_compared():
     assert shown.words == "Every answer is corrupted, so lengths cannot be compared." and not shown.figures
 
 
-def test_length_by_recent_part_is_drawn_where_several_were_measured():
+def test_length_by_uncompressed_part_is_drawn_where_several_were_measured():
     name = "dynamic contiguous s=4"
     summary = {
         "plain": {"lengthening": 1.0},
@@ -691,15 +691,20 @@ def test_length_by_recent_part_is_drawn_where_several_were_measured():
         name: {"lengthening": 0.75, "lengthening_low": 0.5, "shared": 4, "corrupted": 0.125},
         f"{name}, no recent part": {"lengthening": None, "corrupted": 1.0},
         f"{name}, no initial part": {"lengthening": 9.0},
+        f"{name}, initial 32": {"lengthening": 0.5},
     }
     result = benchmarks.LongForm(summary=summary, settings={"recent": 128})
-    _, drawn = benchmarks.long_answers(result).figures
+    _, initial, drawn = benchmarks.long_answers(result).figures
+    assert (initial.chart.data[0]["x"], initial.chart.data[0]["y"]) == ([1, 4, 32], [9.0, 0.75, 0.5])
+    assert [row[0] for row in initial.chart.rows] == ["0", "4", "32"]
+    assert initial.chart.summary.startswith("with 0 initial tokens left alone it writes most: 9.00")
     assert (drawn.chart.data[0]["x"], drawn.chart.data[0]["y"]) == ([128, 512], [0.75, 1.5])
     none = ["–", "–", "–", "–", "100.0 %"]
     assert drawn.chart.rows[:2] == [["1", *none], ["128", "0.75", "0.50", "–", "4", "12.5 %"]]
     assert drawn.chart.summary.startswith("with 512 recent tokens")
     unsaid = benchmarks.LongForm(summary=summary)
-    assert len(benchmarks.long_answers(unsaid).figures) == 1, "that it is 128 is in the settings alone"
+    titles = [drawn.title for drawn in benchmarks.long_answers(unsaid).figures]
+    assert "Length by recent part (004 figure 4)" not in titles, "that it is 128 is in the settings alone"
 
 
 def test_the_tables_of_004_stand_beside_long_answers():

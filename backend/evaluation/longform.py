@@ -179,6 +179,8 @@ def policies() -> dict[str, dict[str, Any]]:
         },
         "dynamic contiguous s=4, paper's prefill": dynamic | {"prefill": "paper"},
         "dynamic contiguous s=4, no initial part": dynamic | {"initial": 0},
+        "dynamic contiguous s=4, initial 32": dynamic | {"initial": 32},
+        "dynamic contiguous s=4, initial 128": dynamic | {"initial": 128},
         "dynamic contiguous s=4, no recent part": dynamic | {"recent": 1},
         "dynamic contiguous s=4, recent 32": dynamic | {"recent": 32},
         "dynamic contiguous s=4, recent 512": dynamic | {"recent": 512},

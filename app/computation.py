@@ -54,12 +54,13 @@ def compared(result: Computation) -> Shown:
         ]
     charts.legend(layout, data)
     texts = len({row.document for row in read})
-    told = f"Tokens {result.first:,} to {result.stop:,} of {texts} texts. {_spared(curves)} {PUBLISHED}"
+    spared = _spared(curves)
+    told = f"Tokens {result.first:,} to {result.stop:,} of {texts} texts. {spared} {PUBLISHED}"
     columns = ("attention", "window", "billions of operations a token", "perplexity")
     drawn = Figure(
         "Perplexity by computation (002 figure 4)",
         "A point a window; truncation reads anew what its window holds",
-        Chart(data, layout, told, columns, rows),
+        Chart(data, layout, spared, columns, rows),
     )
     return Shown(" ".join(told.split()), [Table("By window", list(columns), rows)], [drawn])
 
@@ -92,7 +93,7 @@ def _spared(curves: dict[str, dict[int, tuple[float, float]]]) -> str:
             told.append(f"{decimal(min(others) / cost)} × with a window of {window:,}")
     if not told:
         return ""
-    return f"For the perplexity of Λ truncation takes, of Λ's operations, {', '.join(told)}."
+    return f"For the perplexity of Λ truncation takes, of Λ’s operations, {', '.join(told)}."
 
 
 def _price(points: dict[int, tuple[float, float]], nats: float) -> float | None:

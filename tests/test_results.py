@@ -625,7 +625,7 @@ def test_truncation_is_priced_at_the_perplexity_of_lambda():
     shown = KINDS["computation.json"].show(Computation.model_validate({"first": 8, "stop": 16, "rows": rows}))
     # 3.4 lies amid 2 and 3, 3.2 amid 3 and 5; 2.9 is below all that truncation reaches.
     assert "Tokens 8 to 16 of 2 texts." in shown.words
-    assert "of Λ's operations, 2.50 × with a window of 256, 2.00 × with a window of 512." in shown.words
+    assert "of Λ’s operations, 2.50 × with a window of 256, 2.00 × with a window of 512." in shown.words
     (drawn,) = shown.figures
     assert [trace["name"] for trace in drawn.chart.data] == ["Λ", quarter, each]
     assert list(drawn.chart.data[0]["x"]) == [1.0, 2.0, 4.0]

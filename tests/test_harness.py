@@ -9,7 +9,7 @@ from lm_eval import simple_evaluate
 
 from backend import adapters
 from backend.__main__ import main
-from backend.evaluation.harness import CHOICES, SignalledLM, _cases, summaries
+from backend.evaluation.harness import CHOICES, SignalledLM, _cases, evaluate, summaries
 from backend.settings import LONG_METHODS
 from backend.signals import SignalContext, SignalSettings, attach, signalling
 
@@ -96,3 +96,22 @@ def test_answered_questions_make_a_question_long_without_its_own_answer(tmp_path
         assert alone.count("We do") == 1 and shown.count("We do") == 4 and shown.count("About") == 3
         (own,) = set(re.findall(r"We do \d", alone))
         assert shown.count(own) == 1 and shown.endswith(alone[alone.index(own) :])
+
+
+def test_a_stopped_run_goes_on_and_another_request_starts_anew(tmp_path, models):
+    rows = [{"abstract": f"We do {n}.", "tldr": f"About {n}."} for n in range(8)]
+    (tmp_path / "scitldr_test.jsonl").write_text("\n".join(map(json.dumps, rows)))
+
+    def asked(before, **request):
+        task, said = summaries(tmp_path, 8, tmp_path / "t.json"), []
+        found = evaluate(models, "embedded", ["sft"], [task], 4, said.append, before=before, **request)
+        return list(found), said
+
+    whole, _ = asked(None)
+    assert [row["model"] for row in whole[-1]["accuracy"]] == ["the model itself", "sft, read plainly"]
+    rest, said = asked(whole[0])
+    assert len(rest) == len(said) == 1 and rest[-1]["accuracy"] == whole[-1]["accuracy"]
+    assert [call["date"] for call in rest[-1]["went_on_from"]] == [whole[0]["date"]]
+    assert asked(whole[-1]) == ([], [])
+    anew, said = asked(whole[0], shots=1)
+    assert len(anew) == len(said) == 2 and "went_on_from" not in anew[-1]

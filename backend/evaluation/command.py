@@ -78,8 +78,8 @@ def _harness(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as scratch:
         own = [summaries(options.data, options.limit or 200, Path(scratch) / "t.json")] if options.data else []
         models = Models(allowed(more=[options.model]))
-        asked = [*own, *options.task]
-        for result in evaluate(models, options.model, options.method, asked, options.limit, say, options.shots):
+        asked, before = [*own, *options.task], resumed(out, dict)
+        for result in evaluate(models, options.model, options.method, asked, options.limit, say, options.shots, before):
             keep(out, result)
     return 0
 

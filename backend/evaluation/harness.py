@@ -5,7 +5,8 @@ and without the position ids that an adapter for long texts was trained under (0
     python -m backend evaluate harness --method ldpe --task mmlu --task hellaswag
 
 Runs through lm-evaluation-harness (`pip install -r requirements-dev.txt`). Its own tasks come from the hub; the task
-'summaries' is made of FOLDER/scitldr_test.jsonl: of four one-sentence summaries, which is that of the abstract?
+'summaries' is made of FOLDER/scitldr_test.jsonl: of four one-sentence summaries, which is that of the abstract? A
+stopped run goes on, a case at a time.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import copy
 import json
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -120,17 +121,22 @@ def evaluate(
     limit: int | None,
     report: Callable[[str], None],
     shots: int = 0,
+    before: Mapping[str, Any] | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Accuracies of the untouched model, and of each adapter without and with what it was trained with: its signal, or
     its position ids; the result document after each. ValueError for a method that has neither.
 
     shots: other questions of the task, answered, before each. They make it long enough for dynamic position ids, which
-    leave short texts alone.
+    leave short texts alone. before: a document to go on from, where it asked the same; else all is asked anew.
     """
     tuned = [_tuned(method, model) for method in methods]
-    rows: list[dict[str, Any]] = []
-    head = provenance(seed=0) | {"methods": list(methods), "shots": shots}
-    for name, case in _cases(models, model, tuned):
+    request = {"model": model, "tasks": [_name(task) for task in tasks], "limit": limit, "shots": shots}
+    if before is not None and any(before.get(key) != value for key, value in request.items()):
+        before = None
+    rows: list[dict[str, Any]] = list(before["accuracy"]) if before else []
+    done = {row["model"] for row in rows}
+    head = provenance(seed=0, before=before) | {"methods": list(methods)} | request
+    for name, case in _cases(models, model, tuned, done):
         found = simple_evaluate(
             case, tasks=list(tasks), limit=limit, num_fewshot=shots, apply_chat_template=True, bootstrap_iters=0
         )
@@ -139,7 +145,11 @@ def evaluate(
             kept = {key.split(",")[0]: round(v, 4) for key, v in measures.items() if isinstance(v, float)}
             rows.append({"model": name, "task": task, "documents": found["n-samples"][task]["effective"], **kept})
             report(json.dumps(rows[-1]))
-        yield head | {"accuracy": rows}
+        yield head | {"accuracy": [*rows]}
+
+
+def _name(task: Any) -> str:
+    return task.config.task if isinstance(task, ConfigurableTask) else str(task)
 
 
 def _tuned(method: Method, model: str) -> Adapter:
@@ -149,14 +159,25 @@ def _tuned(method: Method, model: str) -> Adapter:
     return adapter
 
 
-def _cases(models: Models, model: str, tuned: Iterable[Adapter]) -> Iterator[tuple[str, SignalledLM]]:
-    yield "the model itself", SignalledLM(models.load(model), None)
+def _cases(
+    models: Models, model: str, tuned: Iterable[Adapter], done: Collection[str] = ()
+) -> Iterator[tuple[str, SignalledLM]]:
+    """The models to ask, by name, but for those done."""
+    if "the model itself" not in done:
+        yield "the model itself", SignalledLM(models.load(model), None)
     for adapter in tuned:
-        loaded, method = models.load(model, "bf16", adapter.path), adapter.method
-        if adapter.longform is None:
-            yield f"{method}, no countdown", SignalledLM(loaded, None)
-            yield f"{method}, countdown", SignalledLM(loaded, adapter.settings)
-            continue
-        yield f"{method}, read plainly", SignalledLM(loaded, None)
-        if not adapter.longform.policy.plain:
-            yield f"{method}, read as trained", SignalledLM(loaded, None, adapter.longform.policy)
+        for name, signal, policy in _readings(adapter):
+            if name not in done:
+                yield name, SignalledLM(models.load(model, "bf16", adapter.path), signal, policy)
+
+
+def _readings(adapter: Adapter) -> Iterator[tuple[str, SignalSettings | None, Policy]]:
+    """The ways in which an adapter is asked, by name."""
+    method, long = adapter.method, adapter.longform
+    if long is None:
+        yield f"{method}, no countdown", None, Policy()
+        yield f"{method}, countdown", adapter.settings, Policy()
+        return
+    yield f"{method}, read plainly", None, Policy()
+    if not long.policy.plain:
+        yield f"{method}, read as trained", None, long.policy

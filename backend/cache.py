@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from backend.kernels.flash import serves
 from backend.positions import CAPPED, NEAR, SQUEEZED, Policy, Rope
 
 Phases = tuple[Tensor, Tensor]
@@ -299,7 +300,9 @@ class FramedCache:
         if outer < last:
             right = self._piece(outer, last)._replace(causal=True) if grows else self._edge(outer, last, lo, hi)
             found.append(right)
-        return found
+        # Without biases, whose kernel is another, the rows' spans do as well as pieces.
+        whole = self.rope is not None and serves(self.shape.dtype, self.shape.device, self.shape.width)
+        return [self._edge(first, last, lo, hi)] if whole and len(found) > 1 else found
 
     def _piece(self, first: int, last: int) -> Piece:
         slot = self._slot(first)

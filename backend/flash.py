@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from backend.kernels import flash as kernel
-from backend.kernels.lanes import PAIRED
 from backend.kernels.place import stored
 
 # Scores that are held at once where no kernel keeps them to itself: 1 GiB in float32.
@@ -26,7 +25,7 @@ def flash(
     causal (m = n), the first r + 1 of row r; bias [heads, n, m]. Nothing is kept for gradients.
     Returns the mean [heads, n, width] and its log-sum-exp [heads, n] (−inf where a row sees no key).
     """
-    if bias is None and _by_pairs(q):
+    if bias is None and kernel.serves(q.dtype, q.device, q.shape[-1]):
         return _paired(q, k, v, scale, _spans(q.shape[1], k.shape[1], causal) if spans is None else spans)
     kv_heads, m, width = k.shape
     heads, n, _ = q.shape
@@ -62,26 +61,27 @@ def _spans(n: int, m: int, causal: bool) -> np.ndarray:
     return np.stack([np.zeros_like(ends), ends], 1)
 
 
-def _by_pairs(q: Tensor) -> bool:
-    return PAIRED and q.device.type == "cpu" and q.dtype == torch.bfloat16 and q.shape[-1] % kernel.WIDTH == 0
-
-
 def _paired(q: Tensor, k: Tensor, v: Tensor, scale: float, spans: np.ndarray) -> tuple[Tensor, Tensor]:
     kv_heads, m, width = k.shape
     heads, n, _ = q.shape
     grouped = (kv_heads, heads // kv_heads, n)
-    if m % kernel.KEYS:
-        k, v = (F.pad(x, (0, 0, 0, -m % kernel.KEYS)) for x in (k, v))
+    k, v = _filled(k, kernel.KEYS), _filled(v, kernel.KEYS)
     keys = k.view(torch.float32).unflatten(1, (-1, kernel.KEYS)).transpose(2, 3).contiguous()
     values = v.unflatten(1, (-1, 2)).transpose(2, 3).contiguous().flatten(2).view(torch.float32)
     mean, lse = torch.empty(*grouped, width, dtype=q.dtype), torch.empty(grouped, dtype=torch.float32)
-    queries = q.reshape(*grouped, width).contiguous().view(torch.float32)
+    queries = _filled(q.reshape(*grouped, width), kernel.ROWS).contiguous().view(torch.float32)
     within_keys = np.ascontiguousarray(spans.clip(0, m), np.int64)
     kernel.attended(
         torch.get_num_threads(), *map(stored, (queries, keys, values)), within_keys,
         np.float32(scale), stored(mean), stored(lse),
     )  # fmt: skip
     return mean.view(heads, n, width), lse.view(heads, n)
+
+
+def _filled(x: Tensor, block: int) -> Tensor:
+    """x […, n, width] with n made a multiple of `block` by zeros."""
+    n = x.shape[-2]
+    return F.pad(x, (0, 0, 0, -n % block)) if n % block else x
 
 
 def _lower(n: int, m: int, device: torch.device) -> Tensor:

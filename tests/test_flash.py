@@ -10,9 +10,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba.core import codegen
 
 from backend import flash as attention
 from backend.kernels.lanes import PAIRED
+from backend.kernels.tiles import TILED
 
 
 def normal(*shape: int, dtype: torch.dtype) -> list[torch.Tensor]:
@@ -93,13 +95,33 @@ def test_scores_that_are_held_by_blocks_of_rows_come_to_the_same(held, monkeypat
     torch.testing.assert_close(biased, by_hand, atol=1e-5, rtol=0)
 
 
-def test_code_for_another_processor_does_without_pairs():
-    program = "from backend.kernels.lanes import PAIRED; print(PAIRED)"
+def test_code_for_another_processor_does_without_pairs_and_tiles():
+    program = "from backend.kernels.flash import PAIRED, TILED; print(PAIRED, TILED)"
     for name, value in (("NUMBA_ENABLE_AVX", "0"), ("NUMBA_CPU_NAME", "generic")):
         told = subprocess.run(
             [sys.executable, "-c", program], env=os.environ | {name: value}, capture_output=True, text=True, check=True
         )
-        assert told.stdout.strip() == "False"
+        assert told.stdout.strip() == "False False"
+
+
+@pytest.mark.skipif(not TILED, reason="this processor multiplies no tiles")
+def test_a_processor_without_tiles_comes_to_the_same_by_lanes():
+    without = codegen.get_host_cpu_features().replace("+amx-tile", "-amx-tile")
+    asked = ["-k", "float64 or causal or beyond or far_apart", "-p", "no:cacheprovider", "-q", __file__]
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", *asked], env=os.environ | {"NUMBA_CPU_FEATURES": without}, capture_output=True
+    )
+    assert ran.returncode == 0, ran.stdout
+
+
+@pytest.mark.skipif(not TILED, reason="this processor multiplies no tiles")
+def test_tiles_have_their_former_shapes_afterwards():
+    q, k, v = normal(2, 130, 64, dtype=torch.bfloat16)
+    a, b, _ = normal(300, 300, dtype=torch.bfloat16)
+    before = a @ b
+    for _ in range(3):
+        attention.flash(q, k, v, 0.1, None, True)
+        assert torch.equal(a @ b, before)
 
 
 @pytest.mark.skipif(not PAIRED, reason="this processor does not multiply bfloat16 pairs")

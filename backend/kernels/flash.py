@@ -48,10 +48,12 @@ def serves(dtype: torch.dtype, device: torch.device, width: int) -> bool:
 def attended(members, queries, keys, values, spans, scale, mean, lse):
     """Softmax-weighted means of values, each query over its own span of keys.
 
-    Pairs of bfloat16 stand as float32. queries [kv heads, heads of each, rows, width / 2]: pairs along the width, rows
-    filled up to a multiple of ROWS. keys [kv heads, blocks, width / 2, KEYS]: likewise, KEYS to a block. values [kv
-    heads, blocks · KEYS / 2, width]: pairs along the keys. spans [rows, 2]: first key and end. mean [kv heads, heads of
-    each, rows, width]: bfloat16 as uint16. lse [kv heads, heads of each, rows]: log-sum-exp, −inf where a span is empty.
+    Pairs of bfloat16 stand as float32.
+    queries [kv heads, heads of each, rows, width / 2]: pairs along the width, rows filled up to a multiple of ROWS.
+    keys [kv heads, blocks, width / 2, KEYS]: likewise, KEYS to a block. spans [rows, 2]: first key and end.
+    values [kv heads, blocks · KEYS / 2, width]: pairs along the keys.
+    mean [kv heads, heads of each, rows, width]: bfloat16 as uint16. lse [kv heads, heads of each, rows]: log-sum-exp,
+    −inf where a span is empty.
     """
     in_team(members, _attended, (queries, keys, values, spans, scale, mean, lse))
 

@@ -11,6 +11,7 @@ from typing import Any
 from numba import config, njit
 
 from backend import embedded
+from backend.kernels.tiles import TILED
 
 # What lets sums be split over vector lanes; infinities and NaN keep their meaning.
 OPTIONS = {"nogil": True, "error_model": "numpy", "fastmath": {"reassoc", "contract", "nsz", "arcp"}}
@@ -35,4 +36,6 @@ def _sources() -> str:
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
 
 
-config.CACHE_DIR = config.CACHE_DIR or str(embedded.cache() / "kernels" / _sources())
+# Apart by what the system grants, which numba, that tells processors apart, does not know.
+_GRANTED = "tiles" if TILED else "lanes"
+config.CACHE_DIR = config.CACHE_DIR or str(embedded.cache() / "kernels" / _sources() / _GRANTED)

@@ -98,8 +98,12 @@ def test_a_batch_writes_what_single_runs_write(models, monkeypatch):
     asked = [RunSettings(prompt=text, watch=Watch(enabled=False), **compressed) for text in ("Why?", "Tell a story.")]
     monkeypatch.setattr(longform, "ENOUGH", 2)
     batch = dict(longform.responses(lab, asked))
-    monkeypatch.setattr(longform, "ENOUGH", 3)
-    assert dict(longform.responses(lab, asked)) == batch and max(len(found.tokens) for found in batch.values()) == 60
+    assert max(len(found.tokens) for found in batch.values()) == 60
+    monkeypatch.delattr(longform, "write")
+    for name, value in (("ENOUGH", 3), ("TOGETHER", 59)):
+        with monkeypatch.context() as other:
+            other.setattr(longform, name, value)
+            assert dict(longform.responses(lab, asked)) == batch
 
 
 def test_answers_that_were_drawn_otherwise_are_drawn_anew(models):

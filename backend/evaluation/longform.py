@@ -32,7 +32,8 @@ from backend.steps import Finish, Step
 
 NGRAM = 4
 SEVERE = 0.5
-ENOUGH = 16
+# Answers from so many on, of at most so many tokens, are written faster together.
+ENOUGH, TOGETHER = 16, 2048
 # Of the bootstrap of a lengthening, and how many pairs it needs to tell anything.
 DRAWS, PAIRS = 2000, 6
 SEEDS = "a prompt's place"
@@ -120,8 +121,8 @@ def earlier(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def responses(lab: Lab, asked: Sequence[RunSettings]) -> Iterator[tuple[int, Response]]:
-    """(place, response) of settings that are alike but for prompt and seed: all at once, where batches can do it and
-    there are enough of them; the last long responses of a batch are written slower than by themselves."""
+    """(place, response) of settings that are alike but for prompt and seed: all at once, where batches can do it, there
+    are enough of them, and none may become so long that it is written faster by itself."""
     first = asked[0]
     adapter = adapters.find(first.method, first.model)
     loaded = lab.models.load(first.model, first.precision, adapter.path if adapter else None)
@@ -129,7 +130,8 @@ def responses(lab: Lab, asked: Sequence[RunSettings]) -> Iterator[tuple[int, Res
     policy = Policy.of(first)
     short = all(len(request.ids) <= policy.initial + policy.recent for request in requests)
     alike = policy.window is None and first.repetition_penalty == 1 and (short or policy.kind != "dynamic")
-    if len(asked) < ENOUGH or not alike or loaded.capabilities.family not in LLAMA_SHAPED:
+    apart = len(asked) < ENOUGH or first.max_new_tokens > TOGETHER
+    if apart or not alike or loaded.capabilities.family not in LLAMA_SHAPED:
         yield from ((place, _alone(lab, one)) for place, one in enumerate(asked))
         return
     sampling = Sampling(first.temperature, first.top_k, first.top_p, first.seed)

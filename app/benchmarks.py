@@ -139,9 +139,10 @@ class Large(Recorded):
 
 
 class LongForm(Recorded):
-    """assets/results/longform.json. summary: measures by position policy."""
+    """assets/results/longform.json. summary: measures by position policy; measured: how each was."""
 
     summary: dict[str, dict[str, Any]]
+    measured: dict[str, dict[str, Any]] = Field(default_factory=dict)
     settings: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -349,14 +350,22 @@ def drawn_otherwise(result: LongForm) -> Shown:
     usual = {"initial": RunSettings.model_fields["initial"].default, **result.settings}
     parts = [lengthening.by_part(result.summary, part, usual.get(part)) for part in lengthening.NONE]
     drawn = [lengthening.by_ratio(result.summary), *parts]
-    return Shown(_longest(result.summary), found, [figure for figure in drawn if figure])
+    words = f"{_longest(result.summary)} {_outdated(result)}".strip()
+    return Shown(words, found, [figure for figure in drawn if figure])
 
 
 def trained(result: LongForm) -> Shown:
     """The same after training on long texts, with and without compression, beside 004 tables 2 and 8."""
     quoted = "004 tables 2 and 8: length (% corrupted)"
     found = _answers(result, "training, reading", quoted, lambda name: published.TRAINED.get(name, UNKNOWN))
-    return Shown(f"{_longest(result.summary)} {_texts()}".strip(), found)
+    words = (_longest(result.summary), _texts(), _outdated(result))
+    return Shown(" ".join(filter(None, words)), found)
+
+
+def _outdated(result: LongForm) -> str:
+    """Which rows another adapter than today's has written."""
+    names = adapters.outdated(result.measured, result.settings.get("model", "embedded"))
+    return f"Measured before its adapter was trained further: {'; '.join(names)}." if names else ""
 
 
 def _texts() -> str:
@@ -385,7 +394,8 @@ def _asked_for(result: LongForm, quoted: str | None) -> Shown:
     words = f"{best} keeps best to the lengths asked for: S_l {score} of 100." if score != UNKNOWN else ""
     if cap := result.settings.get("max_new_tokens"):
         words += f" Answers were cut at {cap:,} tokens."
-    return Shown(words, _answers(result, "policy", quoted, lambda name: published.S_L.get(name, UNKNOWN)))
+    found = _answers(result, "policy", quoted, lambda name: published.S_L.get(name, UNKNOWN))
+    return Shown(f"{words} {_outdated(result)}".strip(), found)
 
 
 def _answers(result: LongForm, by: str, quoted: str | None, publish: Callable[[str], str]) -> list[Table]:

@@ -11,7 +11,7 @@ import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
@@ -138,6 +138,14 @@ def required(method: Method, model: str) -> Adapter | None:
 def available(model: str) -> dict[str, str | None]:
     """Every length method, with the reason why it cannot be used on a model, or None where it can."""
     return {method: _missing(method, model) for method in get_args(Method)}
+
+
+def outdated(measured: Mapping[str, Mapping[str, Any]], model: str) -> list[str]:
+    """The names of what was measured with an adapter that is no longer the one found. measured: by name, with `method`
+    and the adapter's checksum under `adapter`, if it had one."""
+    stored = {name: how["adapter"] for name, how in measured.items() if "adapter" in how}
+    now = {name: find(measured[name]["method"], model) for name in stored}
+    return [name for name, sha256 in stored.items() if (found := now[name]) is None or found.sha256 != sha256]
 
 
 def save(

@@ -606,6 +606,17 @@ def test_the_page_tells_how_many_texts_each_adapter_was_trained_on(tmp_path, mon
     assert "trained on" not in KINDS["pic_sft.json"].show(benchmarks.LongForm.model_validate(settings)).words
 
 
+@pytest.mark.parametrize("file", ["pic_sft.json", "longform_many.json", "longbench_write_long.json"])
+def test_rows_of_an_adapter_that_was_trained_further_are_named(file):
+    now = adapters.required("sft", "embedded")
+    measured = {"a": {"method": "sft", "adapter": "0"}, "b": {"method": "sft", "adapter": now.sha256}, "c": {}}
+    words = KINDS[file].show(benchmarks.LongForm.model_validate({"summary": {}, "measured": measured})).words
+    assert "Measured before its adapter was trained further: a." in words
+    del measured["a"]
+    words = KINDS[file].show(benchmarks.LongForm.model_validate({"summary": {}, "measured": measured})).words
+    assert "trained further" not in words
+
+
 def test_truncation_is_priced_at_the_perplexity_of_lambda():
     each, quarter = "truncation, read anew each window", "truncation, read anew each quarter"
     # By window: operations in 10⁹, nats.

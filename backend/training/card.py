@@ -110,9 +110,10 @@ def _long_rows(method: str, result: Mapping[str, Any]) -> Iterator[str]:
     named = {"sft": "SFT, ", "sft_ntk": "NTK PIC-SFT, ", "sft_dynamic": "dynamic PIC-SFT, "}[method]
     yield "| read | answers | words | corrupted | perplexity by the model itself |"
     yield "|---|---|---|---|---|"
+    before = adapters.outdated(result.get("measured", {}), "embedded")
     for name, row in result["summary"].items():
         if name.startswith(named) or name.startswith("w/o"):
-            read = name.removeprefix(named)
+            read = name.removeprefix(named) + (" (before its last training)" if name in before else "")
             yield (
                 f"| {read} | {row['responses']} | {row['words_mean']:,.0f} | {row['corrupted']:.1%} "
                 f"| {row['perplexity']:.1f} |"

@@ -601,7 +601,7 @@ def test_diagnoses_are_drawn_as_002_draws_them():
 def test_the_page_tells_how_many_texts_each_adapter_was_trained_on(tmp_path, monkeypatch):
     settings = {"settings": {}, "summary": {}}
     shown = KINDS["pic_sft.json"].show(benchmarks.LongForm.model_validate(settings))
-    assert "trained on: sft on 60, sft_ntk on 60, sft_dynamic on 326." in shown.words
+    assert "trained on: sft on 60, sft_ntk on 60, sft_dynamic on 196." in shown.words
     monkeypatch.setattr(adapters, "ROOT", tmp_path)
     assert "trained on" not in KINDS["pic_sft.json"].show(benchmarks.LongForm.model_validate(settings)).words
 

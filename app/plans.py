@@ -15,6 +15,7 @@ from app.share import settings_of
 from backend.engine import CHUNK, Control
 from backend.evaluation.perplexity import Chunk, Stand, begin, read, read_truncated, tokenise
 from backend.evaluation.recall import TOLD, go_on, hidden
+from backend.kernels.tiles import TILED
 from backend.positions import Policy
 from backend.settings import RunSettings
 
@@ -33,9 +34,10 @@ NOTHING, WRITE, NUMBER = "Nothing", "Write on", "Tell a hidden number"
 WRITTEN = 60
 # A shorter text has no room for a number and the question.
 SHORTEST = 64
-# Seconds that the embedded model takes to read a token on two cores, and more for each key that it sees: plain
-# attention's after 8,192 and 32,768 tokens in assets/results/bench_long.json, less what both have in common.
-TOKEN, KEY = 8.9e-4, 3.9e-7
+# Seconds that the embedded model takes to read a token on two cores, and more for each key that it sees, by whether the
+# processor has a matrix unit: with one as in assets/results/bench_long.json, without one as on an AMD EPYC.
+COSTS = {True: (3.4e-4, 7.5e-8), False: (8.9e-4, 3.9e-7)}
+TOKEN, KEY = COSTS[TILED]
 
 
 class Plan(NamedTuple):

@@ -143,9 +143,9 @@ def available(model: str) -> dict[str, str | None]:
 def outdated(measured: Mapping[str, Mapping[str, Any]], model: str) -> list[str]:
     """The names of what was measured with an adapter that is no longer the one found. measured: by name, with `method`
     and the adapter's checksum under `adapter`, if it had one."""
-    stored = {name: how["adapter"] for name, how in measured.items() if "adapter" in how}
-    now = {name: find(measured[name]["method"], model) for name in stored}
-    return [name for name, sha256 in stored.items() if (found := now[name]) is None or found.sha256 != sha256]
+    stored = {name: (how["method"], how["adapter"]) for name, how in measured.items() if "adapter" in how}
+    now = {method: find(method, model) for method, _ in stored.values()}
+    return [name for name, (method, sha256) in stored.items() if (at := now[method]) is None or at.sha256 != sha256]
 
 
 def save(

@@ -44,14 +44,11 @@ ANSWERS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "judged": ("judged", figure),
 }
 # The same of those over the first policy's answers, to prompts that neither answered corruptly.
-BESIDE: dict[str, tuple[str, Callable[[Any], str]]] = {
-    "prompts": ("shared", text),
-    "words": ("lengthening", decimal),
-    "95 %: from": ("lengthening_low", decimal),
-    "to": ("lengthening_high", decimal),
-    "base perplexity": ("shared_perplexity", decimal),
-    "distinct-2": ("shared_distinct2", decimal),
-    "like the prompt": ("shared_similarity", decimal),
+BESIDE = {
+    "words": "lengthening",
+    "base perplexity": "shared_perplexity",
+    "distinct-2": "shared_distinct2",
+    "like the prompt": "shared_similarity",
 }
 # In the file of ablations: every part of Λ together, and each with what it mends of 002's three factors.
 WHOLE = "window, sinks, limit"
@@ -399,24 +396,33 @@ def _asked_for(result: LongForm, quoted: str | None) -> Shown:
 
 
 def _answers(result: LongForm, by: str, quoted: str | None, publish: Callable[[str], str]) -> list[Table]:
-    """All answers, with what `publish` gives of a row under `quoted`; and beside the first row's, over the prompts that
-    neither answered corruptly."""
+    """All answers, with what `publish` gives of a row under `quoted`; and their ratios to the first row's."""
     words = ", ".join(f"{key.replace('_', ' ')} {text(value)}" for key, value in result.settings.items())
-    every = _by_policy(result, f"Long answers by {by}" + (f" ({words})" if words else ""), by, ANSWERS)
+    shows = {heading: (key, show) for heading, (key, show) in ANSWERS.items() if _measured(result, key)}
+    answers = [[name, *(show(row.get(key)) for key, show in shows.values())] for name, row in result.summary.items()]
+    every = Table(f"Long answers by {by}" + (f" ({words})" if words else ""), [by, *shows], answers)
     if quoted:
         rows = [[*row, publish(row[0])] for row in every.rows]
         every = Table(every.caption, [*every.columns, quoted], rows, quoted=len(every.columns))
+    return [every, _beside(result, by)] if _measured(result, "lengthening") else [every]
+
+
+def _beside(result: LongForm, by: str) -> Table:
+    """Every row over the first one, by the prompts that neither answered corruptly."""
     first = next(iter(result.summary), "")
-    caption = f"The same over those of {first}, to prompts that neither answered corruptly"
-    return [every, _by_policy(result, caption, by, BESIDE)] if _measured(result, "lengthening") else [every]
+    caption = f"The same over those of {first}, to prompts that neither answered corruptly (95 % of draws of them)"
+    ratios = [heading for heading, key in BESIDE.items() if _measured(result, key)]
+    rows = [
+        [policy, text(row.get("shared")), *(_within(row, BESIDE[heading]) for heading in ratios)]
+        for policy, row in result.summary.items()
+    ]
+    return Table(caption, [by, "prompts", *ratios], rows)
 
 
-def _by_policy(
-    result: LongForm, caption: str, by: str, shown: Mapping[str, tuple[str, Callable[[Any], str]]]
-) -> Table:
-    shows = {heading: (key, show) for heading, (key, show) in shown.items() if _measured(result, key)}
-    rows = [[policy, *(show(row.get(key)) for key, show in shows.values())] for policy, row in result.summary.items()]
-    return Table(caption, [by, *shows], rows)
+def _within(found: Mapping[str, Any], key: str) -> str:
+    """A ratio and, where they are known, its bounds."""
+    ends = [decimal(end) for end in _bounds(found, key)]
+    return decimal(found.get(key)) + (f" ({' to '.join(ends)})" if ends else "")
 
 
 def _measured(result: LongForm, key: str) -> bool:
@@ -802,7 +808,7 @@ def _longest(summary: Mapping[str, Mapping[str, Any]]) -> str:
     with bounds."""
     first = next(iter(summary), "")
     others = {name: found for name, found in summary.items() if name != first}
-    gains = {n: gain for n, found in others.items() if (gain := found.get("lengthening")) and _bound(found)}
+    gains = {n: gain for n, found in others.items() if (gain := found.get("lengthening")) and _bounds(found)}
     if not gains:
         nothing = summary and all(found.get("corrupted") == 1 for found in summary.values())
         few = max((found.get("shared") or 0 for found in others.values()), default=0)
@@ -811,16 +817,16 @@ def _longest(summary: Mapping[str, Mapping[str, Any]]) -> str:
         return f"At most {few} prompts were answered uncorrupted by two of these: too few to rank them." if few else ""
     best = max(gains, key=lambda name: gains[name])
     over = f"{text(summary[best].get('shared'))} prompts that neither answered corruptly"
-    low, high = map(decimal, _bound(summary[best]))
+    low, high = map(decimal, _bounds(summary[best]))
     bounds = f"95 % of draws of such prompts have {low} to {high}"
     ranked = f"{best} writes {gains[best]:.2f}× the words of {first} ({over}; {bounds})"
     costs = [figure(summary[name].get("perplexity")) for name in (best, first)]
     return f"{ranked}." if UNKNOWN in costs else f"{ranked}, at a base perplexity of {costs[0]} against {costs[1]}."
 
 
-def _bound(found: Mapping[str, Any]) -> list[float]:
-    """Between what a lengthening lies; [] where that is not known."""
-    ends = [found.get(f"lengthening_{end}") for end in ("low", "high")]
+def _bounds(found: Mapping[str, Any], key: str = "lengthening") -> list[float]:
+    """Between what a ratio lies; [] where that is not known."""
+    ends = [found.get(f"{key}_{end}") for end in ("low", "high")]
     return [end for end in ends if end is not None] if None not in ends else []
 
 

@@ -132,14 +132,30 @@ def test_quality_is_compared_over_what_neither_corrupted():
     assert summary(plain)["shared_perplexity"] is None
 
 
+def pairs(*words):
+    return [(Answer(10, ours, 0, True), Answer(10, theirs, 0, True)) for ours, theirs in words]
+
+
 def test_the_bounds_of_a_lengthening_are_those_of_other_draws():
-    assert bounds([(2, 1)] * 6) == {"lengthening_low": 2, "lengthening_high": 2}
-    none = {"lengthening_low": None, "lengthening_high": None}
-    assert bounds([(2, 1)] * 5) == bounds([]) == bounds([(2, 0), (1, 1)] * 3) == none
+    def found(*words):
+        return tuple(bounds(pairs(*words))[f"lengthening_{end}"] for end in ("low", "high"))
+
+    assert found(*[(2, 1)] * 6) == (2, 2)
+    assert found(*[(2, 1)] * 5) == found() == found(*[(2, 0), (1, 1)] * 3) == (None, None)
     few, many = ([(30, 10), (10, 10), (5, 10)] * times for times in (2, 40))
-    widths = [found["lengthening_high"] - found["lengthening_low"] for found in map(bounds, (few, many))]
-    assert bounds(few) == bounds(few) and 0 < widths[1] < widths[0] / 3
-    assert bounds(many)["lengthening_low"] < 1.5 < bounds(many)["lengthening_high"]
+    (low, high), (closer, narrower) = found(*few), found(*many)
+    assert found(*few) == (low, high) and 0 < narrower - closer < (high - low) / 3
+    assert closer < 1.5 < narrower
+
+
+def test_the_bounds_of_quality_hold_what_was_found():
+    usual = Answer(10, 9, 0, True, 0.5, 0.2, 20.0)
+    sides = [(Answer(20, 9, 0, True, 0.5 + i / 20, 0.4, 30.0 + i), usual) for i in range(8)]
+    found = longform.beside(*zip(*sides, strict=True))
+    for key in ("shared_distinct2", "shared_perplexity"):
+        assert found[f"{key}_low"] < found[key] < found[f"{key}_high"]
+    assert found["shared_similarity"] == pytest.approx(2) == found["shared_similarity_low"]
+    assert longform.beside(*zip(*sides[:5], strict=True))["shared_perplexity_low"] is None
 
 
 def test_what_cannot_be_measured_is_said(tmp_path, capsys):

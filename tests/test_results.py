@@ -552,7 +552,8 @@ def test_long_answers_are_ranked_over_prompts_that_both_answered():
     table = shown.tables[0]
     told = {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
     assert told["NTK s=4"]["judged"] == "3.50"
-    assert shown.tables[1].rows[1] == ["NTK s=4", "3", "2.12", "–", "–"]
+    assert shown.tables[1].columns[1:] == ["prompts", "words"]
+    assert shown.tables[1].rows[1:] == [["NTK s=4", "3", "2.12"], ["dynamic literal s=4", "7", "1.50 (0.50 to 2.25)"]]
     assert told["NTK s=4"][table.columns[-1]].startswith("LLaMA-3.1-8B 1,605 (7.32)")
     assert told["dynamic literal s=4"][table.columns[-1]].startswith("LLaMA-3.1-8B 1,444 (0.81)")
     assert "S_l" not in table.columns

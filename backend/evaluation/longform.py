@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from backend import adapters, jsonlines
 from backend.batch import SLOTS, Request, Response, Sampling, write
@@ -34,7 +35,7 @@ NGRAM = 4
 SEVERE = 0.5
 # Answers from so many on, of at most so many tokens, are written faster together.
 ENOUGH, TOGETHER = 16, 2048
-# Of the bootstrap of a lengthening, and how many pairs it needs to tell anything.
+# Of the bootstrap of ratios, and how many pairs it needs to tell anything.
 DRAWS, PAIRS = 2000, 6
 SEEDS = "a prompt's place"
 QUALITY = ("distinct2", "similarity", "perplexity")
@@ -237,33 +238,40 @@ def summary(answers: Iterable[Answer], reference: Iterable[Answer] = ()) -> dict
 def beside(answers: Iterable[Answer], reference: Iterable[Answer]) -> dict[str, float | None]:
     """Answers over a reference's to the same prompts, of those alone that neither answered corruptly (004 appendix A).
 
-    shared: how many; lengthening: words to words, between bounds low and high; shared_…: quality to quality; None
-    where there is nothing to compare.
+    shared: how many; lengthening: words to words; shared_…: quality to quality; each with its `bounds`, None where
+    there is nothing to compare.
     """
     shared = [(a, b) for a, b in zip(answers, reference, strict=False) if not (a.corrupted or b.corrupted)]
-    lengths = [(a.words, b.words) for a, b in shared]
-    usual = sum(words for _, words in lengths)
-    ours, theirs = (_quality(side) for side in zip(*shared, strict=True)) if shared else ({}, {})
+    found = _ratios(shared, np.arange(len(shared))[None])
     return {
         "shared": len(shared),
-        "lengthening": sum(words for words, _ in lengths) / usual if usual else None,
-        **bounds(lengths),
-        **{f"shared_{key}": ours[key] / theirs[key] if theirs.get(key) else None for key in QUALITY},
+        **{key: float(ratio[0]) if np.isfinite(ratio[0]) else None for key, ratio in found.items()},
+        **bounds(shared),
     }
 
 
-def bounds(pairs: Sequence[tuple[int, int]]) -> dict[str, float | None]:
-    """Between which values the ratio of sums of pairs lies in 95 % of draws of as many pairs from among them (the
-    percentile bootstrap); none for fewer than PAIRS, or where a draw has nothing to divide by."""
-    none: dict[str, float | None] = {"lengthening_low": None, "lengthening_high": None}
-    if len(pairs) < PAIRS:
-        return none
-    drawn = np.random.default_rng(0).integers(len(pairs), size=(DRAWS, len(pairs)))
-    ours, theirs = np.array(pairs, dtype=float)[drawn].sum(1).T
-    if not theirs.all():
-        return none
-    low, high = np.percentile(ours / theirs, (2.5, 97.5))
-    return {"lengthening_low": float(low), "lengthening_high": float(high)}
+def bounds(shared: Sequence[tuple[Answer, Answer]]) -> dict[str, float | None]:
+    """Between which values, …_low and …_high, each ratio lies in 95 % of draws of as many pairs from among these (the
+    percentile bootstrap); None for fewer than PAIRS, or where a draw has nothing to divide by."""
+    drawn = np.random.default_rng(0).integers(max(1, len(shared)), size=(DRAWS, len(shared)))
+    ends: dict[str, float | None] = {}
+    for key, ratios in _ratios(shared, drawn).items():
+        known = len(shared) >= PAIRS and bool(np.isfinite(ratios).all())
+        low, high = np.percentile(ratios, (2.5, 97.5)).tolist() if known else (None, None)
+        ends |= {f"{key}_low": low, f"{key}_high": high}
+    return ends
+
+
+def _ratios(shared: Sequence[tuple[Answer, Answer]], drawn: NDArray[np.integer]) -> dict[str, NDArray[np.float64]]:
+    """Lengthening and qualities, one side's over the other's, by row of drawn (draws × pairs, places in shared); not
+    finite where there is nothing to divide by."""
+    measures = [[(a.words, a.distinct2, a.similarity, a.nats, a.tokens) for a in pair] for pair in shared]
+    sums = np.array(measures, dtype=float).reshape(-1, 2, 5)[drawn].sum(1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        words, distinct2, similarity = (sums[:, 0, :3] / sums[:, 1, :3]).T
+        ours, theirs = (sums[..., 3] / sums[..., 4]).T
+        qualities = dict(zip(QUALITY, (distinct2, similarity, np.exp(ours - theirs)), strict=True))
+    return {"lengthening": words} | {f"shared_{key}": ratios for key, ratios in qualities.items()}
 
 
 def _quality(answers: Sequence[Answer]) -> dict[str, float]:

@@ -84,7 +84,9 @@ adapters: $(VENV)/.runs
 	$(LONG) --method sft_dynamic --start .cache/training/long/sft_dynamic --samples 36 --shortest 3000 --longest 5120 \
 		--out .cache/training/longer/sft_dynamic
 	$(LONG) --method sft_dynamic --start .cache/training/longer/sft_dynamic --samples 40 --shortest 3200 --longest 6600 \
-		--segment 256 --out assets/adapters/sft_dynamic
+		--segment 256 --out .cache/training/longest/sft_dynamic
+	$(LONG) --method sft_dynamic --start .cache/training/longest/sft_dynamic --samples 130 --shortest 1500 --longest 6600 \
+		--segment 256 --seed 2 --out assets/adapters/sft_dynamic
 
 shapes: $(VENV)/.runs
 	@$(MODEL)

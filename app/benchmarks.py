@@ -43,13 +43,17 @@ ANSWERS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "S_l": ("s_l", figure),
     "judged": ("judged", figure),
 }
-# The same of those over the first policy's answers, to prompts that neither answered corruptly.
+# Ratios to the first policy's answers, of the prompts that neither answered corruptly; the last one of each its own
+# uncorrupted answers.
 BESIDE = {
     "words": "lengthening",
     "base perplexity": "shared_perplexity",
     "distinct-2": "shared_distinct2",
     "like the prompt": "shared_similarity",
+    "words, each its own uncorrupted": "lengthening_apart",
 }
+# From which share of corrupted answers on 004 compares no prompts in common (its appendix A).
+MANY = 0.2
 # In the file of ablations: every part of Λ together, and each with what it mends of 002's three factors.
 WHOLE = "window, sinks, limit"
 PARTS = {
@@ -819,9 +823,18 @@ def _longest(summary: Mapping[str, Mapping[str, Any]]) -> str:
     over = f"{text(summary[best].get('shared'))} prompts that neither answered corruptly"
     low, high = map(decimal, _bounds(summary[best]))
     bounds = f"95 % of draws of such prompts have {low} to {high}"
-    ranked = f"{best} writes {gains[best]:.2f}× the words of {first} ({over}; {bounds})"
+    ranked = f"{best} writes {gains[best]:.2f}× the words of {first} ({over}; {bounds}){_apart(summary, best)}"
     costs = [figure(summary[name].get("perplexity")) for name in (best, first)]
     return f"{ranked}." if UNKNOWN in costs else f"{ranked}, at a base perplexity of {costs[0]} against {costs[1]}."
+
+
+def _apart(summary: Mapping[str, Mapping[str, Any]], best: str) -> str:
+    """The lengthening as 004 counts it where many answers are corrupted; nothing where few are."""
+    first = next(iter(summary))
+    many = any((summary[name].get("corrupted") or 0) > MANY for name in (first, best))
+    if not many or (apart := summary[best].get("lengthening_apart")) is None:
+        return ""
+    return f", {apart:.2f}× over each one's own uncorrupted answers, which 004 counts where over a fifth are corrupted"
 
 
 def _bounds(found: Mapping[str, Any], key: str = "lengthening") -> list[float]:

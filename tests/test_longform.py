@@ -8,7 +8,7 @@ import pytest
 from backend.__main__ import main
 from backend.engine import Lab
 from backend.evaluation import longform
-from backend.evaluation.longform import Answer, Asked, asked, bounds, evaluate, policies, repetition, summary, trained
+from backend.evaluation.longform import Answer, Asked, asked, evaluate, policies, repetition, summary, trained
 from backend.settings import LONG_METHODS, RunSettings, Watch
 
 
@@ -132,13 +132,12 @@ def test_quality_is_compared_over_what_neither_corrupted():
     assert summary(plain)["shared_perplexity"] is None
 
 
-def pairs(*words):
-    return [(Answer(10, ours, 0, True), Answer(10, theirs, 0, True)) for ours, theirs in words]
-
-
 def test_the_bounds_of_a_lengthening_are_those_of_other_draws():
     def found(*words):
-        return tuple(bounds(pairs(*words))[f"lengthening_{end}"] for end in ("low", "high"))
+        sides = zip(*words, strict=True) if words else ((), ())
+        ours, theirs = ([Answer(10, count, 0, True) for count in side] for side in sides)
+        told = longform.beside(ours, theirs)
+        return told["lengthening_low"], told["lengthening_high"]
 
     assert found(*[(2, 1)] * 6) == (2, 2)
     assert found(*[(2, 1)] * 5) == found() == found(*[(2, 0), (1, 1)] * 3) == (None, None)
@@ -146,6 +145,17 @@ def test_the_bounds_of_a_lengthening_are_those_of_other_draws():
     (low, high), (closer, narrower) = found(*few), found(*many)
     assert found(*few) == (low, high) and 0 < narrower - closer < (high - low) / 3
     assert closer < 1.5 < narrower
+
+
+def test_lengths_apart_are_those_of_each_sides_own_uncorrupted_answers():
+    ours = [Answer(10, 40, 0, True), Answer(10, 900, 0.9, True), Answer(10, 20, 0, True)] * 2
+    theirs = [Answer(10, 800, 0, False), Answer(10, 10, 0, True), Answer(10, 800, 0, False)] * 2
+    found = longform.beside(ours, theirs)
+    assert (found["shared"], found["lengthening"], found["lengthening_apart"]) == (0, None, 3)
+    assert found["lengthening_apart_low"] is None, "some draws have none of theirs"
+    mended = longform.beside(ours * 4, [Answer(10, 10, 0, True)] * 24)
+    assert (mended["shared"], mended["lengthening"], mended["lengthening_apart"]) == (16, 3, 3)
+    assert 2 <= mended["lengthening_apart_low"] < 3 < mended["lengthening_apart_high"] <= 4
 
 
 def test_the_bounds_of_quality_hold_what_was_found():

@@ -83,6 +83,12 @@ class Answer:
         return not self.ended or self.repetition > SEVERE
 
 
+Pair = tuple[Answer, Answer]
+# Places in a list of pairs (draws × pairs), and a ratio by draw.
+Draws = NDArray[np.integer]
+Ratios = dict[str, NDArray[np.float64]]
+
+
 def repetition(tokens: list[int]) -> float:
     """Share of the 4-grams of a response that are not its first of their kind; 0 below 4 tokens."""
     return 1 - distinct(tokens, NGRAM)
@@ -236,42 +242,49 @@ def summary(answers: Iterable[Answer], reference: Iterable[Answer] = ()) -> dict
 
 
 def beside(answers: Iterable[Answer], reference: Iterable[Answer]) -> dict[str, float | None]:
-    """Answers over a reference's to the same prompts, of those alone that neither answered corruptly (004 appendix A).
+    """Answers over a reference's to the same prompts, as 004 compares them (appendix A).
 
-    shared: how many; lengthening: words to words; shared_…: quality to quality; each with its `bounds`, None where
-    there is nothing to compare.
+    Of those alone that neither answered corruptly, shared in number: lengthening, words to words; shared_…, quality to
+    quality. lengthening_apart: mean words of the uncorrupted answers to those of the reference's own, 004's measure
+    where more than a fifth are corrupted. Each with its bounds …_low and …_high (`_drawn`); None where unknown.
     """
-    shared = [(a, b) for a, b in zip(answers, reference, strict=False) if not (a.corrupted or b.corrupted)]
-    found = _ratios(shared, np.arange(len(shared))[None])
-    return {
-        "shared": len(shared),
-        **{key: float(ratio[0]) if np.isfinite(ratio[0]) else None for key, ratio in found.items()},
-        **bounds(shared),
-    }
+    pairs = list(zip(answers, reference, strict=False))
+    shared = [(a, b) for a, b in pairs if not (a.corrupted or b.corrupted)]
+    return {"shared": len(shared), **_drawn(shared, _ratios), **_drawn(pairs, _apart)}
 
 
-def bounds(shared: Sequence[tuple[Answer, Answer]]) -> dict[str, float | None]:
-    """Between which values, …_low and …_high, each ratio lies in 95 % of draws of as many pairs from among these (the
-    percentile bootstrap); None for fewer than PAIRS, or where a draw has nothing to divide by."""
-    drawn = np.random.default_rng(0).integers(max(1, len(shared)), size=(DRAWS, len(shared)))
-    ends: dict[str, float | None] = {}
-    for key, ratios in _ratios(shared, drawn).items():
-        known = len(shared) >= PAIRS and bool(np.isfinite(ratios).all())
-        low, high = np.percentile(ratios, (2.5, 97.5)).tolist() if known else (None, None)
-        ends |= {f"{key}_low": low, f"{key}_high": high}
-    return ends
+def _drawn(pairs: Sequence[Pair], ratios: Callable[[Sequence[Pair], Draws], Ratios]) -> dict[str, float | None]:
+    """Ratios over pairs, and between which values, …_low and …_high, each lies in 95 % of draws of as many pairs from
+    among them (the percentile bootstrap). None where there is nothing to divide by, bounds for fewer than PAIRS too."""
+    count = len(pairs)
+    found = ratios(pairs, np.arange(count)[None])
+    among = ratios(pairs, np.random.default_rng(0).integers(max(1, count), size=(DRAWS, count)))
+    known: dict[str, float | None] = {}
+    for key, (ratio,) in found.items():
+        told = count >= PAIRS and bool(np.isfinite(among[key]).all())
+        low, high = np.percentile(among[key], (2.5, 97.5)).tolist() if told else (None, None)
+        known |= {key: float(ratio) if np.isfinite(ratio) else None, f"{key}_low": low, f"{key}_high": high}
+    return known
 
 
-def _ratios(shared: Sequence[tuple[Answer, Answer]], drawn: NDArray[np.integer]) -> dict[str, NDArray[np.float64]]:
-    """Lengthening and qualities, one side's over the other's, by row of drawn (draws × pairs, places in shared); not
-    finite where there is nothing to divide by."""
-    measures = [[(a.words, a.distinct2, a.similarity, a.nats, a.tokens) for a in pair] for pair in shared]
+def _ratios(pairs: Sequence[Pair], drawn: Draws) -> Ratios:
+    """Lengthening and qualities by draw; not finite where there is nothing to divide by."""
+    measures = [[(a.words, a.distinct2, a.similarity, a.nats, a.tokens) for a in pair] for pair in pairs]
     sums = np.array(measures, dtype=float).reshape(-1, 2, 5)[drawn].sum(1)
     with np.errstate(divide="ignore", invalid="ignore"):
         words, distinct2, similarity = (sums[:, 0, :3] / sums[:, 1, :3]).T
         ours, theirs = (sums[..., 3] / sums[..., 4]).T
         qualities = dict(zip(QUALITY, (distinct2, similarity, np.exp(ours - theirs)), strict=True))
     return {"lengthening": words} | {f"shared_{key}": ratios for key, ratios in qualities.items()}
+
+
+def _apart(pairs: Sequence[Pair], drawn: Draws) -> Ratios:
+    """Lengthening by draw, each side over its own uncorrupted answers; not finite where one has none."""
+    measures = [[(a.words * (not a.corrupted), not a.corrupted) for a in pair] for pair in pairs]
+    sums = np.array(measures, dtype=float).reshape(-1, 2, 2)[drawn].sum(1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        means = sums[..., 0] / sums[..., 1]
+        return {"lengthening_apart": means[:, 0] / means[:, 1]}
 
 
 def _quality(answers: Sequence[Answer]) -> dict[str, float]:

@@ -85,8 +85,10 @@ adapters: $(VENV)/.runs
 		--out .cache/training/longer/sft_dynamic
 	$(LONG) --method sft_dynamic --start .cache/training/longer/sft_dynamic --samples 40 --shortest 3200 --longest 6600 \
 		--segment 256 --out .cache/training/longest/sft_dynamic
-	$(LONG) --method sft_dynamic --start .cache/training/longest/sft_dynamic --samples 130 --shortest 1500 --longest 6600 \
-		--segment 256 --seed 2 --out assets/adapters/sft_dynamic
+	$(LONG) --method sft_dynamic --start .cache/training/longest/sft_dynamic --samples 60 --shortest 3200 --longest 6600 \
+		--segment 256 --seed 1 --out .cache/training/longest_again/sft_dynamic
+	$(LONG) --method sft_dynamic --start .cache/training/longest_again/sft_dynamic --samples 130 --shortest 1500 \
+		--longest 6600 --segment 256 --seed 2 --out assets/adapters/sft_dynamic
 
 shapes: $(VENV)/.runs
 	@$(MODEL)

@@ -43,14 +43,14 @@ ANSWERS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "S_l": ("s_l", figure),
     "judged": ("judged", figure),
 }
-# Ratios to the first policy's answers, of the prompts that neither answered corruptly; the last one of each its own
-# uncorrupted answers.
+# Ratios to the first policy's answers, and how they are called; all but APART over what neither answered corruptly.
+APART = "words, each over its own uncorrupted answers"
 BESIDE = {
     "words": "lengthening",
     "base perplexity": "shared_perplexity",
     "distinct-2": "shared_distinct2",
     "like the prompt": "shared_similarity",
-    "words, each its own uncorrupted": "lengthening_apart",
+    APART: "lengthening_apart",
 }
 # From which share of corrupted answers on 004 compares no prompts in common (its appendix A).
 MANY = 0.2
@@ -359,7 +359,7 @@ def trained(result: LongForm) -> Shown:
     """The same after training on long texts, with and without compression, beside 004 tables 2 and 8."""
     quoted = "004 tables 2 and 8: length (% corrupted)"
     found = _answers(result, "training, reading", quoted, lambda name: published.TRAINED.get(name, UNKNOWN))
-    words = (_longest(result.summary), _texts(), _outdated(result))
+    words = (_longest(result.summary), _samples(), _outdated(result))
     return Shown(" ".join(filter(None, words)), found)
 
 
@@ -369,14 +369,14 @@ def _outdated(result: LongForm) -> str:
     return f"Measured before its adapter was trained further: {'; '.join(names)}." if names else ""
 
 
-def _texts() -> str:
-    """How many texts the lab's own adapters for long texts were trained on."""
+def _samples() -> str:
+    """On how many samples the lab's own adapters for long texts were trained."""
     counts = [
         f"{method} on {sum(training['result']['samples'] for training in trainings(adapters.ROOT / method))}"
         for method in LONG_METHODS
         if (adapters.ROOT / method / RECORD).exists()
     ]
-    return f"Texts that the shipped adapters were trained on: {', '.join(counts)}." if counts else ""
+    return f"Samples that the shipped adapters were trained on: {', '.join(counts)}." if counts else ""
 
 
 def asked_for(result: LongForm) -> Shown:
@@ -412,9 +412,9 @@ def _answers(result: LongForm, by: str, quoted: str | None, publish: Callable[[s
 
 
 def _beside(result: LongForm, by: str) -> Table:
-    """Every row over the first one, by the prompts that neither answered corruptly."""
+    """Every row over the first one."""
     first = next(iter(result.summary), "")
-    caption = f"The same over those of {first}, to prompts that neither answered corruptly (95 % of draws of them)"
+    caption = f"The same over those of {first}, to the prompts that neither answered corruptly (95 % of draws)"
     ratios = [heading for heading, key in BESIDE.items() if _measured(result, key)]
     rows = [
         [policy, text(row.get("shared")), *(_within(row, BESIDE[heading]) for heading in ratios)]
@@ -834,7 +834,9 @@ def _apart(summary: Mapping[str, Mapping[str, Any]], best: str) -> str:
     many = any((summary[name].get("corrupted") or 0) > MANY for name in (first, best))
     if not many or (apart := summary[best].get("lengthening_apart")) is None:
         return ""
-    return f", {apart:.2f}× over each one's own uncorrupted answers, which 004 counts where over a fifth are corrupted"
+    bounds = " to ".join(map(decimal, _bounds(summary[best], "lengthening_apart")))
+    own = f", {apart:.2f}× {f'({bounds}) ' if bounds else ''}over each one's own uncorrupted answers"
+    return f"{own}, which 004 counts where over a fifth are corrupted"
 
 
 def _bounds(found: Mapping[str, Any], key: str = "lengthening") -> list[float]:

@@ -550,9 +550,11 @@ def test_long_answers_are_ranked_over_prompts_that_both_answered():
     assert dearer.endswith("0.50 to 2.25), at a base perplexity of 25.0 against 20.0.")
     assert "(7 prompts that neither answered corruptly; 95 % of draws of such prompts have 0.50 to 2.25)" in dearer
     summary["plain"]["corrupted"] = 0.25
-    summary["dynamic literal s=4"]["lengthening_apart"] = 2.5
+    summary["dynamic literal s=4"] |= {
+        "lengthening_apart": 2.5, "lengthening_apart_low": 1.0, "lengthening_apart_high": 4.0
+    }
     many = benchmarks.long_answers(benchmarks.LongForm(summary=summary)).words
-    assert "0.50 to 2.25), 2.50× over each one's own uncorrupted answers, which 004 counts where" in many
+    assert "0.50 to 2.25), 2.50× (1.00 to 4.00) over each one's own uncorrupted answers, which 004 counts where" in many
     table = shown.tables[0]
     told = {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
     assert told["NTK s=4"]["judged"] == "3.50"
@@ -603,7 +605,7 @@ def test_diagnoses_are_drawn_as_002_draws_them():
     assert all(json.loads(charts.encode(drawn.chart)) for drawn in shown.figures)
 
 
-def test_the_page_tells_how_many_texts_each_adapter_was_trained_on(tmp_path, monkeypatch):
+def test_the_page_tells_how_many_samples_each_adapter_was_trained_on(tmp_path, monkeypatch):
     settings = {"settings": {}, "summary": {}}
     shown = KINDS["pic_sft.json"].show(benchmarks.LongForm.model_validate(settings))
     assert "trained on: sft on 60, sft_ntk on 60, sft_dynamic on 326." in shown.words

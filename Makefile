@@ -129,9 +129,10 @@ SAMPLED := --temperature 1 --top-p 0.95
 longform: $(VENV)/.develops
 	@$(MODEL)
 	$(LONGFORM) $(SAMPLED) --cap 2048 $(ARGS)
-	$(LONGFORM) --cap 2048 --out assets/results/longform_greedy.json $(ARGS)
+	$(LONGFORM) --cap 2048 --out assets/results/longform_greedy.json --policy plain --policy "dynamic contiguous s=4" \
+		--policy "NTK s=16" $(ARGS)
 	$(LONGFORM) $(SAMPLED) --prompts 32 --cap 2048 --out assets/results/longform_many.json --policy plain \
-		--policy "dynamic contiguous s=4" --policy "NTK s=16" $(ARGS)
+		--policy "dynamic contiguous s=4" $(ARGS)
 	$(LONGFORM) $(SAMPLED) --trained --cap 6144 $(ARGS)
 	$(LONGFORM) $(SAMPLED) --trained --cap 6144 --prompts 24 --out assets/results/pic_sft_many.json \
 		--policy "w/o SFT, plain" --policy "dynamic PIC-SFT, dynamic s=4" $(ARGS)

@@ -141,7 +141,8 @@ longform: $(VENV)/.develops
 		--policy "w/o SFT, plain" --policy "SFT, plain" --policy "NTK PIC-SFT, NTK s=16" \
 		--policy "dynamic PIC-SFT, plain" --policy "dynamic PIC-SFT, dynamic s=4" $(ARGS)
 	$(PY) -m backend evaluate longform --prompts 12 --recent 128 --data $(DATA)/longbench_write_en.jsonl $(SAMPLED) \
-		--cap 1024 --out assets/results/longbench_write.json $(ARGS)
+		--cap 1024 --out assets/results/longbench_write.json --policy plain --policy "dynamic contiguous s=4" \
+		--policy "NTK s=16" $(ARGS)
 	$(PY) -m backend.training.card
 
 lint: $(VENV)/.develops

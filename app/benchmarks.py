@@ -426,7 +426,7 @@ def _beside(result: LongForm, by: str) -> Table:
 def _within(found: Mapping[str, Any], key: str) -> str:
     """A ratio and, where they are known, its bounds."""
     ends = [decimal(end) for end in _bounds(found, key)]
-    return decimal(found.get(key)) + (f" ({' to '.join(ends)})" if ends else "")
+    return decimal(found.get(key)) + (f" ({' to '.join(ends)})" if len(set(ends)) > 1 else "")
 
 
 def _measured(result: LongForm, key: str) -> bool:

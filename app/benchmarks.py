@@ -43,14 +43,13 @@ ANSWERS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "S_l": ("s_l", figure),
     "judged": ("judged", figure),
 }
-# Ratios to the first policy's answers, and how they are called; all but APART over what neither answered corruptly.
-APART = "words, each over its own uncorrupted answers"
+# Ratios to the first policy's answers, and how they are called: over what neither answered corruptly, where not said.
 BESIDE = {
     "words": "lengthening",
     "base perplexity": "shared_perplexity",
     "distinct-2": "shared_distinct2",
     "like the prompt": "shared_similarity",
-    APART: "lengthening_apart",
+    "words, each over its own uncorrupted answers": "lengthening_apart",
 }
 # From which share of corrupted answers on 004 compares no prompts in common (its appendix A).
 MANY = 0.2

@@ -103,7 +103,8 @@ def made(folder: Path) -> dict[str, dict[str, list[str]]]:
         for part in ("dev", "test")
     )
     tasks = [row["prompt"] for row in jsonlines.read(folder / "hellobench_ht.jsonl", "prompt")]
-    seen = {tasks[i * len(tasks) // count] for count in TASKS_SEEN for i in range(count)} | set(tasks[: max(TASKS_SEEN)])
+    spread = {tasks[i * len(tasks) // count] for count in TASKS_SEEN for i in range(count)}
+    seen = spread | set(tasks[: max(TASKS_SEEN)])
     sets: dict[str, dict[str, list[str]]] = {"validation": {}, "test": {}}
     for kind, texts in {"instructions": kept, **own}.items():
         hashes = _sorted(texts)

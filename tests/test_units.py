@@ -18,20 +18,36 @@ from backend.signals.units import EXPECTED, Growing, characters, in_tokens, leng
         ("_emphasis_ (aside) “quoted”", 3),
         ("non\u00a0breaking", 2),
         ("déjà vu", 2),
-        ("猫が好き", 1),
+        ("猫が好き", 4),
+        ("我喜欢 Python，和你一样。", 8),
+        ("コーヒー", 4),
+        ("สวัสดีครับ", 2),
+        ("나는 학교에 간다", 3),
+        ("नमस्ते दुनिया", 2),
+        ("क्या यह सच है?", 4),
     ],
 )
 def test_words(text, expected):
     assert words(text) == expected
 
 
-@given(st.text())
+@given(st.text("aé1-_.'’ \n\u00a0नя🎉"))
 def test_words_are_runs_without_white_space_that_hold_a_letter_or_digit(text):
     assert words(text) == sum(any(c.isalnum() for c in run) for run in text.split())
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"), [("", 0), ("  two words \n", 9), ("e\u0301", 1), ("\u00e9", 1), ("a\n\nb", 4)]
+    ("text", "expected"),
+    [
+        ("", 0),
+        ("  two words \n", 9),
+        ("e\u0301", 1),
+        ("\u00e9", 1),
+        ("a\n\nb", 4),
+        ("👨‍👩‍👧‍👦", 1),
+        ("नमस्ते", 3),
+        ("🇩🇪🇫🇷", 2),
+    ],
 )
 def test_characters(text, expected):
     assert characters(text) == expected

@@ -288,6 +288,7 @@ class _Run:
         decode = time.perf_counter() - self.prefilled
         settings, text, tokens = self.settings, self.text.text, len(self.text.tokens)
         wanted = self.wanted()
+        landed = reason == "eos" and self.landing is not None and self.landing.planned
         return Finish(
             reason=reason,
             text=text,
@@ -303,7 +304,8 @@ class _Run:
             p_eos=p_end,
             message=message,
             notes=self._notes(),
-            landed=reason == "eos" and self.landing is not None and self.landing.planned,
+            landed=landed,
+            own_end=reason == "eos" and (not landed or (self.landing is not None and self.landing.own)),
         )
 
     def _notes(self) -> tuple[str, ...]:

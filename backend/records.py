@@ -193,9 +193,12 @@ class FinishRecord(Record):
     message: str = ""
     notes: tuple[str, ...] = ()
     landed: bool = False
+    own_end: bool | None = None
 
     def event(self) -> Finish:
-        return Finish(**self.fields())
+        # Files from before it was told: only what landing ended did not end by itself.
+        own = self.reason == "eos" and not self.landed if self.own_end is None else self.own_end
+        return Finish(**self.fields() | {"own_end": own})
 
 
 class Header(BaseModel):

@@ -83,7 +83,8 @@ class Finish:
     decode_seconds: first to last token; tokens_per_second: of decoding alone.
     p_eos: probability of the end mark where it was chosen; None where the run ended in another way.
     message: for reason 'error', a sentence that says what to do.
-    landed: whether landing chose the end, not the model by itself.
+    landed: whether landing chose the end. own_end: whether the model drew EOS by itself, landing or not; False where a
+    search put the end.
     """
 
     reason: Reason
@@ -101,3 +102,4 @@ class Finish:
     message: str = ""
     notes: tuple[str, ...] = field(default=())
     landed: bool = False
+    own_end: bool = False

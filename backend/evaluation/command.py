@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from backend.evaluation.files import RESULTS, keep, resumed, writable
-from backend.settings import LONG_METHODS, MAX_LANDING, Method
+from backend.settings import LONG_METHODS, MAX_LANDING, Method, Unit
 from backend.terminal import say
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def add(commands: Any) -> None:
     )
     length.add_argument("--landing", type=int, default=0, help="endings to try near the target (0)")
     length.add_argument("--out", type=Path, default=RESULTS / "length", help="folder for <method>[_landing].json")
+    _add_joint_rate(kinds.add_parser("joint_rate", help="answers of the length asked for that end as a reader accepts"))
     _add_harness(kinds.add_parser("harness", help="what an adapter costs in multiple-choice tasks"))
     _add_recall(kinds.add_parser("recall", help="what a model makes of a long text"))
     _add_perplexity(kinds.add_parser("perplexity", help="how fluent a model stays as a text goes on"))
@@ -45,6 +46,53 @@ def add(commands: Any) -> None:
     _add_longform(kinds.add_parser("longform", help="what position policies do to long answers"))
     _add_endmark(kinds.add_parser("endmark", help="whether a signal alone tells where a response ends"))
     _add_shapes(kinds.add_parser("shapes", help="which layers and rank of a LoRA to ship"))
+
+
+def _add_joint_rate(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(run=_joint_rate)
+    command.add_argument("--method", choices=get_args(Method), required=True, help="'none' first: the base model")
+    command.add_argument("--model", default="embedded")
+    command.add_argument("--data", type=Path, help="folder of the data sets; without it the lab's own prompts alone")
+    command.add_argument("--set", choices=("validation", "test"), default="validation", help="prompts (validation)")
+    command.add_argument("--unit", choices=get_args(Unit), default="tokens", help="what targets count (tokens)")
+    command.add_argument("--landing", type=int, default=0, help="endings to try near the target (0)")
+    command.add_argument("--prompts", type=int, help="how many of the set to ask (all)")
+    command.add_argument("--blind", type=Path, help="write texts to be read blind to this file, as JSON lines")
+    command.add_argument("--out", type=Path, help="file to write or go on with (joint_rate/<method>[_landing].json)")
+
+
+def _joint_rate(options: argparse.Namespace) -> int:
+    from backend import jsonlines
+    from backend.engine import Lab
+    from backend.evaluation import joint_rate
+    from backend.models import Models, allowed
+
+    if not 0 <= options.landing <= MAX_LANDING:
+        raise ValueError(f"--landing {options.landing}: give 0 to {MAX_LANDING}")
+    out = options.out or joint_rate.file_of(options.method, options.set, options.unit, options.landing)
+    writable(out)
+    cases = joint_rate.asked(options.set, options.data, options.unit)[: options.prompts]
+    lab, before = Lab(Models(allowed(more=[options.model]))), resumed(out, dict)
+    result = None
+    for result in joint_rate.evaluate(
+        lab, options.method, options.model, cases, options.set, options.unit, options.landing, before, say
+    ):
+        keep(out, result)
+    if result is None:
+        raise ValueError("nothing was asked: give --prompts of at least 1")
+    base = joint_rate.file_of("none", options.set, "tokens", 0)
+    reference = result if options.method == "none" else resumed(base, dict)
+    if reference is None:
+        raise ValueError("the answers are kept; to sum them up, measure the base model too: --method none")
+    compared = joint_rate.Compared(lab.models.load(options.model), reference, {p.text for p, _ in cases})
+    result |= {"summary": compared.summary(result)}
+    keep(out, result)
+    say(f"{options.method}: {len(cases)} answers asked for, {len(result['answers'])} counted, none left out")
+    say(json.dumps(result["summary"], ensure_ascii=False))
+    if options.blind:
+        options.blind.unlink(missing_ok=True)
+        jsonlines.append(options.blind, compared.blind(result))
+    return 0
 
 
 def _add_harness(command: argparse.ArgumentParser) -> None:

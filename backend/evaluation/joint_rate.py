@@ -39,7 +39,7 @@ from backend.models import Loaded
 from backend.prompt import end_ids, token_ids
 from backend.sentences import mark
 from backend.settings import LIMIT_METHODS, UNSTEERED, Method, RunSettings, Unit, Watch
-from backend.signals.units import length
+from backend.signals.units import in_tokens, length
 from backend.splits import Kind, Prompt, Split, fingerprint, prompts
 from backend.steps import Finish, Step
 
@@ -48,7 +48,6 @@ FOLDER = RESULTS / "joint_rate"
 TARGETS = (10, 20, 30, 40, 60, 80, 100, 150, 200)
 # Tokens beyond the target after which an answer is cut: far outside every tolerance.
 BEYOND = 60
-CAP = max(TARGETS) + BEYOND
 PROBABLE, OTHERS = 0.05, (0.01, 0.1, 0.2)
 MORE_REPETITION, LESS_SIMILARITY = 1.1, 0.97
 LEAST: dict[Unit, int] = {"tokens": 3, "words": 1, "characters": 10}
@@ -132,9 +131,10 @@ def asked(split: Split, folder: Path | None, unit: Unit) -> list[tuple[Prompt, i
 
 def settings_of(method: Method, prompt: str, target: int, unit: Unit, landing: int, model: str) -> RunSettings:
     """The run of one answer: greedy, as the page opens."""
+    expected = target if unit == "tokens" else in_tokens(target, unit)
     return RunSettings(
         prompt=prompt, method=method, target=target, limit=target, unit=unit, landing=landing, model=model,
-        max_new_tokens=CAP if unit == "tokens" else 2 * CAP, watch=Watch(enabled=False),
+        max_new_tokens=expected + BEYOND, watch=Watch(enabled=False),
     )  # fmt: skip
 
 
@@ -249,8 +249,8 @@ class Compared:
     def summary(self, result: Mapping[str, Any]) -> dict[str, Any]:
         """The joint rate of a result over all its answers, and what stands beside it.
 
-        Rates are [share, low, high], 95 % by Wilson's interval. ceiling: the base model's own answers that meet
-        conditions 2 and 3, its own length being the one asked for. chance: the share of its texts that meet 1 and 3,
+        Rates are [share, low, high], 95 % by Wilson's interval, None of nothing. ceiling: of the base model's complete
+        answers, whose length is the one asked for by definition, those that meet condition 3. chance: the share of its texts that meet 1 and 3,
         cut at one random place within the tolerance. The joint rate is None where condition 4 fails.
         """
         answers = [Answer(**row) for row in result["answers"]]
@@ -273,7 +273,8 @@ class Compared:
             **{f"all_three_{probable}": [one.joint(probable) for one in answers] for probable in OTHERS},
             "answer_end": [one.joint() and one.p_eos >= PROBABLE for one in answers],
             "landed": [one.landed for one in answers],
-            "ceiling": [one.own_end and one.real_end() for one in self.base.values()],
+            "base_ended": [one.own_end for one in self.base.values()],
+            "ceiling": [one.real_end() for one in self.base.values() if one.own_end],
             "chance": self._chance(answers),
         }
         rates = {name: rate(met) for name, met in conditions.items()}
@@ -325,8 +326,10 @@ class Compared:
         return rows
 
 
-def rate(met: Sequence[bool]) -> list[float]:
-    """[share, low, high]: a share of at least one, and its 95 % interval by Wilson."""
+def rate(met: Sequence[bool]) -> list[float] | None:
+    """[share, low, high]: a share and its 95 % interval by Wilson; None of nothing."""
+    if not met:
+        return None
     result = binomtest(sum(met), len(met))
     interval = result.proportion_ci(method="wilson")
     return [float(result.statistic), float(interval.low), float(interval.high)]

@@ -250,8 +250,8 @@ class Compared:
         """The joint rate of a result over all its answers, and what stands beside it.
 
         Rates are [share, low, high], 95 % by Wilson's interval, None of nothing. ceiling: of the base model's complete
-        answers, whose length is the one asked for by definition, those that meet condition 3. chance: the share of its texts that meet 1 and 3,
-        cut at one random place within the tolerance. The joint rate is None where condition 4 fails.
+        answers, whose length is by definition the one asked for, those that meet condition 3. chance: its texts that
+        meet conditions 1 and 3 if cut at one random place within the tolerance. joint_rate: None where 4 fails.
         """
         answers = [Answer(**row) for row in result["answers"]]
         own = [self.cut(self.base[one.prompt], len(one.ids)) for one in answers]

@@ -33,7 +33,7 @@ def endpoint(lab: Any, runs: Runs) -> Callable[..., Iterator[dict[str, Any]]]:
         unit: Unit = "tokens",
         limit: int = 200,
         landing: int = 0,
-        max_new_tokens: int = 256,
+        max_new_tokens: int | None = None,
         pic: Pic = "none",
         ratio: float = 1.0,
         initial: int = 4,

@@ -18,12 +18,15 @@ QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 
 @dataclass
 class Buttons:
-    """go: starts. stop: ends what runs for `place`. others: usable only while something runs, as `stop` is."""
+    """go: starts. stop: ends what runs for `place`. others: usable only while something runs, as `stop` is. resting:
+    usable only while nothing does, as `go` is.
+    """
 
     place: str
     go: gr.Button
     stop: gr.Button
     others: Sequence[gr.Button] = field(default=())
+    resting: Sequence[Any] = field(default=())
 
     def starts(
         self,
@@ -66,12 +69,13 @@ class Buttons:
         return button.click(None, None, self._all, js=f"() => {self._running(True)}", **QUIET)
 
     @property
-    def _all(self) -> list[gr.Button]:
-        return [self.go, self.stop, *self.others]
+    def _all(self) -> list[Any]:
+        return [self.go, self.stop, *self.others, *self.resting]
 
     def _running(self, runs: bool) -> str:
         """Updates of all buttons, in JavaScript: an answer of the server could come after the run's own frames."""
-        return json.dumps([gr.update(interactive=not runs), *[gr.update(interactive=runs)] * (1 + len(self.others))])
+        usable = [not runs, *[runs] * (1 + len(self.others)), *[not runs] * len(self.resting)]
+        return json.dumps([gr.update(interactive=each) for each in usable])
 
     def _stops(self, runs: Runs, event: Any, figures: str) -> None:
         # Cancelling an event drops what is still on its way to the page, so a run that has begun is only asked to end

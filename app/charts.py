@@ -100,12 +100,22 @@ def encode(chart: Chart, run: int | str = 0, frame: int = 0) -> str:
         "run": str(run),
         "frame": frame,
         "data": chart.data,
-        "layout": chart.layout,
+        "layout": _with_origin(chart),
         "summary": chart.summary,
         "columns": chart.columns,
         "rows": chart.rows,
     }
     return orjson.dumps(payload, default=np.ndarray.tolist, option=orjson.OPT_SERIALIZE_NUMPY).decode()
+
+
+def _with_origin(chart: Chart) -> dict[str, Any]:
+    """The layout; x begins at 0 where all points have one x, which by itself would be shown from half a token before it
+    to half a token after."""
+    axis = chart.layout.get("xaxis", {})
+    found = {float(x) for trace in chart.data for x in trace.get("x", ()) if isinstance(x, int | float | np.number)}
+    if len(found) != 1 or not {"range", "autorangeoptions"}.isdisjoint(axis) or axis.get("type", "linear") != "linear":
+        return chart.layout
+    return chart.layout | {"xaxis": axis | {"autorangeoptions": {"include": [0]}}}
 
 
 def resolve(value: Any, theme: str) -> Any:

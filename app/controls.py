@@ -15,7 +15,7 @@ from app.share import flat, settings_of
 from backend import adapters
 from backend.adapters import LongformSettings
 from backend.capabilities import Capabilities
-from backend.settings import LIMIT_METHODS, LONG_METHODS, UNSTEERED, Method, RunSettings
+from backend.settings import CAP, LIMIT_METHODS, LONG_METHODS, UNSTEERED, Method, RunSettings, Unit, cap_for
 
 DEFAULT_PROMPT = "Why is the sky blue, and why does it turn red in the evening?"
 _PLAIN = RunSettings(prompt=DEFAULT_PROMPT)
@@ -48,7 +48,6 @@ PICS = {
     "dynamic": ("Dynamic", "Only the middle is compressed; start and recent tokens keep their distance."),
 }
 ON, OFF, CUSTOM = "on", "off", "number"
-LONG_CAP = 3072
 
 
 @dataclass
@@ -95,8 +94,8 @@ class Form:
         return [name for name, value in self._wanted(given).items() if _within(self.parts[name], value) != value]
 
     def _wanted(self, given: RunSettings | Mapping[str, Any]) -> dict[str, Any]:
-        plain = flat(RunSettings(prompt=DEFAULT_PROMPT))
-        chosen = flat(given) if isinstance(given, RunSettings) else plain | dict(given)
+        whole = given if isinstance(given, RunSettings) else settings_of({"prompt": DEFAULT_PROMPT} | dict(given))
+        chosen = flat(whole)
         window, limit, name = chosen["window"], chosen["distance_limit"], chosen["model"]
         shown = chosen | {
             "model": self.parts["model"].value if self.lacks(name) else name,
@@ -209,11 +208,41 @@ def build(prompt: gr.Textbox, choice: ModelChoice, missing: Mapping[Any, str | N
     parts |= {**choice.parts, "every": every}
     aims = [parts[name] for name in ("target", "unit", "landing", "limit")]
     parts["method"].change(_aims, [parts["method"]], aims, queue=False, **QUIET)
-    given = [parts[name] for name in ("pic", "ratio", "initial", "recent", "max_new_tokens")]
+    given = [parts[name] for name in ("pic", "ratio", "initial", "recent")]
     parts["method"].input(
-        _as_trained, [parts["method"], parts["model"], *given], given, concurrency_limit=None, **QUIET
+        lambda method, model, *positions: as_trained(method, model, positions),
+        [parts["method"], parts["model"], *given],
+        given,
+        concurrency_limit=None,
+        **QUIET,
     )
+    _cap_follows(parts)
     return Form(parts)
+
+
+def _cap_follows(parts: Mapping[str, Any]) -> None:
+    """Lets the cap follow what is aimed at, until it is given another value."""
+    aims = [parts[name] for name in ("method", "target", "limit", "unit")]
+    cap, followed = parts["max_new_tokens"], gr.State(CAP)
+
+    def follow(method: Method, target: int | None, limit: int | None, unit: Unit, cap: int, before: int) -> list[Any]:
+        wanted = min(cap_for(method, target or 1, limit or 1, unit), parts["max_new_tokens"].maximum)
+        return [wanted if cap == before else gr.skip(), wanted]
+
+    gr.on(
+        [part.change for part in aims], follow, [*aims, cap, followed], [cap, followed],
+        trigger_mode="always_last", concurrency_limit=None, **QUIET,
+    )  # fmt: skip
+
+
+def open_with(form: Form, settings: RunSettings) -> None:
+    """Makes the form open with these settings."""
+    for part, value in zip(form.inputs, form.values(settings), strict=True):
+        part.value = value
+    aims = [form.target, form.unit, form.landing, form.limit]
+    for part, update in zip(aims, _aims(settings.method), strict=True):
+        for name in {"visible", "interactive"} & update.keys():
+            setattr(part, name, update[name])
 
 
 def _aims(method: Method) -> list[Any]:
@@ -221,13 +250,6 @@ def _aims(method: Method) -> list[Any]:
     limited = method in LIMIT_METHODS
     aimed = not limited and method not in UNSTEERED
     return [gr.update(interactive=aimed)] * 2 + [gr.update(visible=aimed), gr.update(visible=limited)]
-
-
-def _as_trained(method: Method, model: str, *given: Any) -> list[Any]:
-    """Compression and, for a method that was trained on long texts, a cap with room for one. given: the five now."""
-    *positions, cap = given
-    roomy = max(cap or 0, LONG_CAP) if trained_positions(method, model) else gr.skip()
-    return [*as_trained(method, model, positions), roomy]
 
 
 def as_trained(method: Method, model: str, given: Sequence[Any]) -> list[Any]:

@@ -26,7 +26,8 @@ HEADER = """
 <svg viewBox="0 0 24 24" width="18" height="18" aria-hidden="true"><circle cx="12" cy="12" r="8" fill="none"
 stroke="currentColor" stroke-width="2"/><path d="M12 4a8 8 0 0 1 0 16z" fill="currentColor"/></svg></button></header>"""
 THEME_SWITCH = """element.querySelector('.ll-theme').addEventListener('click', () =>
-  LengthLab.setTheme(document.body.classList.contains('dark') ? 'light' : 'dark'))"""
+  LengthLab.setTheme(document.body.classList.contains('dark') ? 'light' : 'dark'));
+LengthLab.keptTheme();"""
 
 
 class Page(gr.Blocks):

@@ -14,6 +14,7 @@ from backend.trace import Trace
 
 FOLDER = Path(__file__).parents[1] / "assets" / "presets"
 SKY = "Why is the sky blue, and why does it turn red in the evening?"
+BICYCLE = "Explain to a child how a bicycle stays upright."
 STORY = "Write a short story about a lighthouse keeper who collects clouds."
 
 
@@ -30,12 +31,18 @@ class Preset:
         return FOLDER / (self.title.lower().replace("λ", "lambda").replace("×", "x").replace(" ", "-") + ".json.gz")
 
 
+# The first is what the page opens on: an answer of the length asked for, which ends as one.
 PRESETS = (
-    Preset("Plain", "the model as it is", RunSettings(prompt=SKY, max_new_tokens=160, watch=Watch(layer=12))),
+    Preset(
+        "60 tokens",
+        "counts down to 60 tokens and ends a sentence there",
+        RunSettings(prompt=BICYCLE, method="orpe", target=60, landing=8, watch=Watch(layer=12)),
+    ),
+    Preset("Plain", "the model as it is", RunSettings(prompt=SKY, max_new_tokens=320, watch=Watch(layer=12))),
     Preset(
         "LDPE 120",
         "counts down to 120 tokens",
-        RunSettings(prompt=SKY, method="ldpe", target=120, landing=8, max_new_tokens=160, watch=Watch(layer=12)),
+        RunSettings(prompt=SKY, method="ldpe", target=120, landing=8, watch=Watch(layer=12)),
     ),
     Preset(
         "Λ window 48",

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from pydantic import ValidationError
 
-from backend.settings import RunSettings, Watch
+from backend.settings import RunSettings, Watch, cap_for
 
 PLACEHOLDER = "…"
 WATCHED = ("layer", "head", "every")
@@ -20,6 +20,8 @@ def to_query(settings: RunSettings) -> str:
     plain = RunSettings(prompt=PLACEHOLDER).model_dump()
     chosen = settings.model_dump()
     watch, plain_watch = chosen.pop("watch"), plain.pop("watch")
+    # A cap that only follows the target is left to follow it.
+    plain["max_new_tokens"] = cap_for(settings.method, settings.target, settings.limit, settings.unit)
     fields = {name: value for name, value in chosen.items() if value != plain[name]}
     fields |= {name: watch[name] for name in WATCHED if watch[name] != plain_watch[name]}
     query = urlencode({name: _written(value) for name, value in fields.items()})

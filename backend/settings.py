@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -36,7 +36,18 @@ MAX_PROMPT_CHARS = 400_000
 MAX_LANDING = 32
 MAX_TARGET = 100_000
 MAX_NEW_TOKENS = 16_384
+# The cap where none is asked for: at least so many tokens, room for a long text, and for each unit aimed at so many.
+CAP, LONG_CAP = 256, 3072
+ROOM: dict[Unit, float] = {"tokens": 2, "words": 3, "characters": 0.5}
 MAX_WINDOW = 131_072
+
+
+def cap_for(method: Method, target: int, limit: int, unit: Unit) -> int:
+    """The cap on new tokens that leaves room for what is aimed at, from CAP to MAX_NEW_TOKENS."""
+    if method in UNSTEERED:
+        return LONG_CAP if method in LONG_METHODS else CAP
+    wanted = limit * ROOM["tokens"] if method in LIMIT_METHODS else target * ROOM[unit]
+    return min(max(CAP, round(wanted)), MAX_NEW_TOKENS)
 
 
 class Watch(BaseModel):
@@ -70,7 +81,9 @@ class RunSettings(BaseModel):
     landing: int = Field(
         0, ge=0, le=MAX_LANDING, description="continuations tried near the target, to end a sentence on it; 0 is off"
     )
-    max_new_tokens: int = Field(256, ge=1, le=MAX_NEW_TOKENS, description="hard cap on generated tokens, always on")
+    max_new_tokens: int = Field(
+        CAP, ge=1, le=MAX_NEW_TOKENS, description="hard cap on generated tokens, always on; follows the target if unset"
+    )
 
     pic: Pic = Field("none", description="position-id compression policy (004)")
     ratio: float = Field(
@@ -101,6 +114,19 @@ class RunSettings(BaseModel):
     seed: int = Field(0, ge=0, le=2**32 - 1)
 
     watch: Watch = Watch()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _cap_follows_the_target(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or given.get("max_new_tokens") is not None:
+            return given
+        aims = {name: given.get(name, cls.model_fields[name].default) for name in ("method", "target", "limit", "unit")}
+        try:
+            cap = cap_for(aims["method"], int(aims["target"]), int(aims["limit"]), aims["unit"])
+        except (TypeError, ValueError, KeyError):
+            # What is wrong with them is said of them.
+            cap = CAP
+        return given | {"max_new_tokens": cap}
 
     @field_validator("prompt")
     @classmethod

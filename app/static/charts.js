@@ -168,10 +168,10 @@ window.LengthLab = (() => {
           Plotly.react(plot, data, layout);
         } else {
           plot.dataset.created = 1;
-          Plotly.newPlot(plot, data, layout, {
-            displaylogo: false, responsive: false, displayModeBar: "hover",
+          withoutBase(() => Plotly.newPlot(plot, data, layout, {
+            displaylogo: false, responsive: false, displayModeBar: "hover", showSendToCloud: false,
             modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "zoomIn2d", "zoomOut2d"],
-          });
+          }));
           root.dataset.created = Number(root.dataset.created || 0) + 1;
           new ResizeObserver(() => {
             const now = `${plot.clientWidth}x${plot.clientHeight}`;
@@ -445,7 +445,8 @@ window.LengthLab = (() => {
   });
 
   // The wait for a run: begun by a press, ended by the run's first frame, or here where no run will come.
-  const waits = (name) => deliver(name, { state: "busy", message: "Waiting for the model …" });
+  const waits = (name) => { veil(false); deliver(name, { state: "busy", message: "Waiting for the model …" }); };
+  const veil = (veiled) => document.querySelector(".ll-stage")?.classList.toggle("ll-veiled", veiled);
   function gone(name, state, message) {
     if (document.querySelector(`.ll-figures[data-name=${name}]`).dataset.state === "busy") deliver(name, { state, message });
   }
@@ -460,11 +461,28 @@ window.LengthLab = (() => {
     return `${label}: give a number ${span}${wrong}, and press the button again.`;
   }
 
+  // In a page with a base, as Gradio's is, Plotly writes the page's address into every clip path, once for ever: a
+  // changed address would leave them pointing nowhere.
+  function withoutBase(draw) {
+    const base = document.querySelector("base");
+    const href = base?.getAttribute("href");
+    base?.removeAttribute("href");
+    try {
+      return draw();
+    } finally {
+      if (href != null) base.setAttribute("href", href);
+    }
+  }
+
+  const THEME = "length-lab-theme";
   function setTheme(name) {
     document.body.classList.toggle("dark", name === "dark");
-    const url = new URL(location.href);
-    url.searchParams.set("__theme", name);
-    history.replaceState(null, "", url);
+    localStorage.setItem(THEME, name);
+  }
+  // The theme chosen before, unless the address names one.
+  function keptTheme() {
+    const name = localStorage.getItem(THEME);
+    if (name && !new URL(location.href).searchParams.has("__theme")) setTheme(name);
   }
 
   function share(query) {
@@ -494,5 +512,5 @@ window.LengthLab = (() => {
     document.getElementById(place)?.scrollIntoView({ block: "start" });
   });
 
-  return { chart, stream, deliver, response, figures, answers, choice, inRange, waits, gone, refused, setTheme, share };
+  return { chart, stream, deliver, response, figures, answers, choice, inRange, waits, gone, refused, setTheme, keptTheme, share, veil };
 })();

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,7 +67,8 @@ def build(lab: Any, runs: Runs, adapters: Adapters, opens: Callable[..., Any]) -
     with gr.Row(elem_classes=["ll-toolbar"]):
         choose = _preset_buttons()
         files = _file_buttons()
-    parts = _layout(choice, adapters(choice.model.value), first)
+    resting = [*choose.values(), files.replay, files.load]
+    parts = _layout(choice, adapters(choice.model.value), first, resting)
     form = parts.form
     choice.tells(
         lab,
@@ -77,6 +78,7 @@ def build(lab: Any, runs: Runs, adapters: Adapters, opens: Callable[..., Any]) -
     )
     _generation(parts, lab, runs)
     _steering(parts, runs)
+    _veiling(parts, runs, first)
     gr.on(
         [part.change for part in form.policy],
         _previewer(form),
@@ -104,7 +106,12 @@ def _preset_buttons() -> dict[str, gr.Button]:
         return {title: gr.Button(title, size="sm", min_width=60) for title in presets.recorded()}
 
 
-def _layout(choice: ModelChoice, missing: Mapping[Any, str | None], first: Trace | None) -> Parts:
+def _layout(
+    choice: ModelChoice,
+    missing: Mapping[Any, str | None],
+    first: Trace | None,
+    resting: Sequence[Any],
+) -> Parts:
     settings = first.settings if first else RunSettings(prompt=controls.DEFAULT_PROMPT)
     with gr.Row(elem_classes=["ll-bench"], equal_height=False):
         with gr.Column(elem_classes=["ll-side"], scale=0, min_width=340):
@@ -135,6 +142,7 @@ def _layout(choice: ModelChoice, missing: Mapping[Any, str | None], first: Trace
                 )
                 reset = gr.Button("Reset", size="sm", elem_id="reset", min_width=60, scale=1)
             form = controls.build(prompt, choice, missing)
+            controls.open_with(form, settings)
         with gr.Column(elem_classes=["ll-stage"], scale=1, min_width=320):
             figures = live.figures("run", FIELDS)
             live.response("run", "Response")
@@ -154,7 +162,7 @@ def _layout(choice: ModelChoice, missing: Mapping[Any, str | None], first: Trace
                 )
     view.change(None, [view], None, js="(v) => document.body.classList.toggle('advanced', v === 'Advanced')")
     reset.click(lambda: form.values({}), None, form.inputs, **QUIET)
-    buttons = Buttons(PLACE, go, stop, [wrap])
+    buttons = Buttons(PLACE, go, stop, [wrap], resting)
     return Parts(form, buttons, wrap, queue, figures, stream, [positions, mask], gr.State([]), gr.State(None))
 
 
@@ -226,6 +234,40 @@ def _steering(parts: Parts, runs: Runs) -> None:
     # Only what comes through the queue can bring a message with it.
     parts.wrap.click(wrap, None, [form.target, form.limit], concurrency_limit=None, **QUIET)
     gr.on([form.layer.input, form.head.input], watch, [form.layer, form.head], None, **quiet)
+
+
+def _veiling(parts: Parts, runs: Runs, first: Trace | None) -> None:
+    """Veils the run that is shown as long as the form asks for another."""
+    form = parts.form
+    veiled = gr.Textbox(visible="hidden", elem_id="veiled")
+
+    def differs(request: gr.Request, trace: Trace | None, *values: Any) -> str:
+        run = runs.of(request.session_hash, PLACE)
+        shown = run.view.trace if run and run.view else trace or first
+        try:
+            return "" if shown is None or same_run(form.settings(values), shown) else "veiled"
+        except ValueError:
+            return "veiled"
+
+    gr.on(
+        [parts.trace.change, *[part.change for part in form.inputs]],
+        differs,
+        [parts.trace, *form.inputs],
+        [veiled],
+        trigger_mode="always_last",
+        concurrency_limit=None,
+        js=f"(trace, ...values) => [trace, ...({in_range(form.inputs)})(...values)]",
+        **QUIET,
+    )
+    veiled.change(None, [veiled], None, js="(veiled) => LengthLab.veil(veiled !== '')", **QUIET)
+
+
+def same_run(asked: RunSettings, shown: Trace) -> bool:
+    """Whether a run is what the settings ask for: a target that was moved meanwhile is the last one, and what is
+    watched is named on the charts."""
+    last = shown.steps[-1].wanted if shown.steps else None
+    free = {"watch"} | ({"target", "limit", "max_new_tokens"} if last == asked.goal and asked.steered else set())
+    return asked.model_dump(exclude=free) == shown.settings.model_dump(exclude=free)
 
 
 def near_target(series: Series) -> int:

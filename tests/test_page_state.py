@@ -16,7 +16,8 @@ from tests.test_app_browser import CHARTS, LONG, address, browser, demo, runs, v
 
 VEILED = re.compile("ll-veiled")
 # Every clip path in the charts, and whether it is one of this page as its address now is.
-LOST = """() => [...document.querySelectorAll('.ll-plot [clip-path]')].map((e) => e.getAttribute('clip-path')).filter((path) => {
+LOST = """() => [...document.querySelectorAll(".ll-plot [clip-path]")]
+  .map((e) => e.getAttribute("clip-path")).filter((path) => {
   const [, where, id] = path.match(/^url\\(['"]?([^#]*)#([^'")]+)['"]?\\)$/);
   return (where && where !== location.href.split('#')[0]) || !document.getElementById(id);
 })"""

@@ -62,3 +62,12 @@ class Likelihood(nn.Module):
     def _logits(self, hidden: Tensor) -> Tensor:
         with torch.autocast(hidden.device.type, torch.bfloat16):
             return self.lora.get_base_model().get_output_embeddings()(hidden).float()
+
+
+def last_of_row(labelled: Tensor) -> Tensor:
+    """Of the labelled places in row order, which are their row's last: the end marks."""
+    last = torch.zeros_like(labelled)
+    width = labelled.shape[1]
+    places = width - 1 - labelled.flip(1).int().argmax(1)
+    last[torch.arange(len(labelled)), places] = True
+    return last[labelled]

@@ -44,7 +44,7 @@ from backend.training.card import card
 from backend.training.curriculum import learning_rate, stage
 from backend.training.data import Row, Sample, batches, prompt_ids
 from backend.training.ends import all_ends
-from backend.training.loss import Likelihood
+from backend.training.loss import Likelihood, last_of_row
 from backend.training.segments import Segmented
 from backend.training.settings import TrainSettings
 
@@ -274,7 +274,7 @@ class _Run:
             embeds = (embeds + self._rows(rows, width, share).to(embeds.device)).to(embeds.dtype)
         with self._positions():
             nll, strayed = self.model(embeds, wanted, plain if self.settings.match else None)
-        return nll, strayed, _last_of_row(wanted >= 0)
+        return nll, strayed, last_of_row(wanted >= 0)
 
     def _positions(self) -> AbstractContextManager[None]:
         """The attention that PIC-SFT trains with; the model's own for every other method."""
@@ -354,15 +354,6 @@ class _Run:
         kept = [row for row in (jsonlines.read(log) if log.exists() else []) if row["step"] <= self.progress.step]
         log.unlink(missing_ok=True)
         jsonlines.append(log, kept)
-
-
-def _last_of_row(labelled: Tensor) -> Tensor:
-    """Of the labelled places in row order, which are their row's last: the end marks."""
-    last = torch.zeros_like(labelled)
-    width = labelled.shape[1]
-    places = width - 1 - labelled.flip(1).int().argmax(1)
-    last[torch.arange(len(labelled)), places] = True
-    return last[labelled]
 
 
 def _signal(loaded: Loaded, settings: TrainSettings, shortest: int) -> SignalSettings | None:

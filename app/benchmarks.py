@@ -19,7 +19,7 @@ from app.charts import Chart
 from app.results import UNKNOWN, Figure, Recorded, Shown, Table, decimal, figure, percent, text
 from backend import adapters, signals
 from backend.settings import LONG_METHODS, RunSettings
-from backend.training.card import RECORD, trainings
+from backend.training.budget import RECORD, trainings
 
 PLAIN, ENGINE, ALONE, LLAMA = "transformers bf16", "engine bf16, probes", "engine bf16", "llama.cpp Q4_1"
 DYNAMIC, ALGORITHM = "engine bf16, dynamic PIC", "dynamic PIC by 004's algorithm 1"

@@ -19,7 +19,7 @@ from transformers import PreTrainedModel
 from backend.capabilities import LLAMA_SHAPED, head_dim
 from backend.positions import Policy, Rope
 from backend.positions.policy import NEAR, SQUEEZED
-from backend.signals import SignalSettings, signal_rows
+from backend.signals import SignalSettings, prompt_norms, signal_rows
 
 STRIDE = 64
 SLOTS = 48
@@ -249,7 +249,9 @@ class _Batch:
     def _signal(self, places: Tensor, rows: list[_Row], width: int) -> Tensor:
         prompts = torch.tensor([len(row.request.ids) for row in rows])[:, None]
         goals = torch.tensor([max(1, row.request.goal(row.tokens)) if row.request.goal else 1 for row in rows])
-        return signal_rows(self.signal, places, prompts, goals[:, None], width)[:, 0]
+        table = self.model.get_input_embeddings().weight
+        norms = prompt_norms(self.signal.scale, table, [row.request.ids for row in rows])
+        return signal_rows(self.signal, places, prompts, goals[:, None], width, norms)[:, 0]
 
     def _chosen(self, hidden: Tensor, rows: list[_Row]) -> list[int]:
         scores, sampling = self.model.get_output_embeddings()(hidden).float(), self.sampling

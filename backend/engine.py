@@ -24,7 +24,7 @@ from backend.positions import Policy
 from backend.probes import Probe
 from backend.prompt import TextStream, end_ids, token_ids
 from backend.settings import LIMIT_METHODS, MAX_TARGET, SIGNAL_METHODS, RunSettings, Watch
-from backend.signals import SignalContext
+from backend.signals import SignalContext, prompt_norms
 from backend.signals.units import characters, in_tokens, length, words
 from backend.steps import Finish, Logits, Reading, Reason, Step
 
@@ -111,7 +111,8 @@ class Lab:
             text=TextStream(loaded.tokenizer),
         )
         if adapter is not None and adapter.settings is not None:
-            run.signal = SignalContext(adapter.settings, [len(ids)], [run.goal(run.wanted()) or 1])
+            norms = prompt_norms(adapter.settings.scale, loaded.model.get_input_embeddings().weight, [ids])
+            run.signal = SignalContext(adapter.settings, [len(ids)], [run.goal(run.wanted()) or 1], norms=norms)
         if settings.landing and settings.steered and settings.method not in LIMIT_METHODS:
             run.landing = Landing(
                 run.runner, loaded.tokenizer, run.chooser.ends, settings.landing, settings.seed, settings.goal_unit,

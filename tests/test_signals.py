@@ -15,8 +15,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, Llam
 from backend import Lab, RunSettings, Step, adapters, embedded
 from backend.engine import Control
 from backend.models import Models
+from backend.prompt import token_ids
 from backend.settings import Watch
-from backend.signals import SignalContext, SignalSettings, add_signal, attach, signal_rows, signalling
+from backend.signals import SignalContext, SignalSettings, add_signal, attach, prompt_norms, signal_rows, signalling
 from backend.signals.ldpe import ldpe
 from backend.signals.lrpe import lrpe
 from backend.signals.mnt import MntSettings, shifts, sigma
@@ -24,6 +25,7 @@ from backend.signals.orpe import orpe
 from backend.signals.pre import noisy, pre
 from backend.signals.scale import constant
 from backend.signals.units import in_tokens, length
+from backend.splits import prompts
 from backend.trace import Trace
 
 KINDS = ("ldpe", "orpe", "lrpe", "pre")
@@ -216,6 +218,17 @@ def test_shifts_to_the_nearest_number_are_those_of_000():
     assert shifts(100.0, torch.tensor([0, 3]).repeat(500), nearest=True).max() == 3
 
 
+@pytest.mark.parametrize("scale", [0.1, 0.3, 1.0, 8.0, 64.0, 512.0])
+def test_how_often_a_count_is_shown_as_it_is(scale):
+    """By eq. 7, rounded, always at σ = 0.1 and ever more seldom; rounded up, the lab's own way, never."""
+    most = torch.full((200_000,), 100_000)
+    up, nearest = (shifts(scale, most, torch.Generator().manual_seed(6), way) for way in (False, True))
+    share = (nearest == 0).double().mean().item()
+    print(f"σ {scale}: shift 0 in {share:.4f} to the nearest number, {(up == 0).double().mean():.4f} up")
+    assert share == pytest.approx(math.erf(0.5 / scale / math.sqrt(2)), abs=0.005)
+    assert not (up == 0).any() and (share > 0.9999) == (scale == 0.1)
+
+
 def test_each_sample_has_a_largest_shift_of_its_own():
     most = torch.tensor([0, 3, 50]).repeat(1000)
     drawn = shifts(100.0, most, torch.Generator().manual_seed(4))
@@ -249,7 +262,7 @@ def test_pre_noise_has_the_papers_spread_and_spares_the_prompt():
     "wrong",
     [
         {"kind": "rope"}, {"gain": math.nan}, {"constant": math.inf}, {"lengths": (0, 5)}, {"lengths": (9, 5)},
-        {"kind": "pre", "mnt": MntSettings()}, {"convention": 99},
+        {"kind": "pre", "mnt": MntSettings()}, {"convention": 99}, {"scale": "text"},
     ],
 )
 def test_bad_settings_are_refused(wrong):
@@ -258,7 +271,7 @@ def test_bad_settings_are_refused(wrong):
 
 
 def test_scale_on_the_embedded_model(table):
-    """At gain 1 the signal has the norm of a token, as 000 eq. 5 makes it on average."""
+    """At gain 1 the signal has the norm of a token of the table, on average."""
     rows = [sum(x * x for x in row) for row in table[::400].double().tolist()]
     c = constant(table, 1.0)
     assert c == pytest.approx(math.sqrt(sum(rows) / len(rows)) / math.sqrt(576 / 2), rel=0.03)
@@ -266,6 +279,56 @@ def test_scale_on_the_embedded_model(table):
     signal = signal_rows(settings_of("ldpe", c), torch.arange(300), 100, 200, 576)
     assert signal.norm(dim=-1).mean().item() == pytest.approx(everything, rel=1e-5)
     assert constant(table, 0.25) == pytest.approx(c / 4)
+
+
+def eq_5(ids, table):
+    """|E|_F / |R|_F of 000 eq. 5 for a prompt's embeddings E and as many rows of LDPE, R."""
+    width = table.shape[1]
+    e = sum(x * x for i in ids for x in table[i].double().tolist())
+    r = sum(x * x for number in range(1, len(ids) + 1) for x in reference_sinusoid(number, width))
+    return math.sqrt(e) / math.sqrt(r)
+
+
+def test_the_scale_of_a_sequence_is_that_of_000(table):
+    ids = torch.tensor([5, 900, 17, 30_000])
+    signal = settings_of("ldpe", constant(table, 1.0, "sequence"), scale="sequence")
+    rows = signal_rows(signal, torch.arange(4), 4, 9, 576, prompt_norms("sequence", table, [ids])[0])
+    plain = signal_rows(settings_of("ldpe"), torch.arange(4), 4, 9, 576)
+    torch.testing.assert_close(rows, plain * eq_5(ids.tolist(), table), rtol=1e-5, atol=1e-7)
+
+
+def test_one_constant_for_the_table_is_stronger_than_000s_for_each_prompt(table, embedded):
+    asked = [prompt.text for prompt in prompts("validation", kinds=["questions", "stories"])]
+    ids = [token_ids(RunSettings(prompt=text), embedded.tokenizer) for text in asked]
+    of_each = constant(table, 1.0, "sequence") * prompt_norms("sequence", table, ids)
+    ratios = constant(table, 1.0) / of_each
+    print(f"over {len(ratios)} prompts: {ratios.mean():.3f} times, {ratios.min():.3f} to {ratios.max():.3f}")
+    assert len(ratios) >= 50 and ratios.min() > 1.1 and ratios.max() < 1.2
+    assert ratios.mean().item() == pytest.approx(1.14, abs=0.005)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_scaled_by_their_sequences_are_those_of_single_runs(llama, kind):
+    attach(llama)
+    signal = settings_of(kind, 0.3, scale="sequence")
+    texts = [torch.randint(3, 128, (n + 4,)) for n in (3, 8)]
+    table = llama.get_input_embeddings().weight
+    norms = prompt_norms("sequence", table, [texts[0][:3], texts[1][:8]])
+    batch = torch.stack([torch.cat([torch.full((5,), 2), texts[0]]), texts[1]])
+    with signalling(SignalContext(signal, [3, 8], [4, 9], [5, 0], norms=norms)):
+        seen = hidden(llama, batch)
+    for row, (text, n, target, pad) in enumerate(zip(texts, (3, 8), (4, 9), (5, 0), strict=True)):
+        with signalling(SignalContext(signal, [n], [target], norms=norms[row : row + 1])):
+            assert torch.equal(seen[row, pad:], hidden(llama, text[None])[0])
+    assert norms[0] != norms[1]
+
+
+def test_a_signal_scaled_by_its_sequence_needs_its_prompt():
+    signal = settings_of("ldpe", 0.3, scale="sequence")
+    with pytest.raises(ValueError, match="give prompt_norms"):
+        SignalContext(signal, [5], [7])
+    with pytest.raises(ValueError, match="give prompt_norms"):
+        signal_rows(signal, torch.arange(5), 5, 7, 32)
 
 
 # The hook

@@ -12,6 +12,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 from safetensors import safe_open
+from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers
+from tokenizers.models import BPE
+from transformers import PreTrainedTokenizerFast
+from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from backend import jsonlines
 from backend.__main__ import main
@@ -23,6 +27,7 @@ from backend.positions import Policy
 from backend.runner import Runner
 from backend.signals import SignalContext, signal_rows, signalling
 from backend.signals import attach as attach_signal
+from backend.splits import prompts as split_prompts
 from backend.training import distill as distilling
 from backend.training import train as training
 from backend.training.command import _hub
@@ -64,6 +69,12 @@ def test_every_tenth_prompt_is_held_out_whatever_surrounds_it():
     assert 0.08 < share < 0.12
     assert held_out("question 3") == held_out("  question 3\n")
     assert all(map(held_out, prompts(40)["questions"]))
+
+
+def test_prompts_of_the_validation_and_the_test_set_are_held_out(embedded):
+    asked = [prompt.text for split in ("validation", "test") for prompt in split_prompts(split)]
+    assert len(asked) >= 100 and all(map(held_out, asked))
+    assert not samples([Text("t", text, "One sentence.") for text in asked], embedded.tokenizer, 1000, 50)
 
 
 def test_files_are_read_by_their_fields(tmp_path):
@@ -137,6 +148,38 @@ def test_samples_leave_out_what_cannot_be_learnt(embedded):
     assert not samples([whole], embedded.tokenizer, 100, 5)[0].ended
 
 
+def spelt(text: str, kind: str) -> PreTrainedTokenizerFast:
+    """A tokenizer of one kind that knows the beginnings of a text's words; other characters are bytes."""
+    words = [(" " + word).replace(" ", "▁" if kind != "byte-level" else "Ġ") for word in text.split() if word.isascii()]
+    bytes_ = list(bytes_to_unicode().values()) if kind == "byte-level" else [f"<0x{byte:02X}>" for byte in range(256)]
+    starts = [word[:n] for word in words for n in range(1, len(word) + 1)]
+    pieces = dict.fromkeys(["<unk>", "<s>", "</s>", *bytes_, *sorted(set("".join(words))), *starts])
+    merges = dict.fromkeys((word[:n], word[n]) for word in words for n in range(1, len(word)))
+    ids = {piece: i for i, piece in enumerate(pieces)}
+    tokenizer = Tokenizer(BPE(ids, list(merges), byte_fallback=kind != "byte-level", unk_token="<unk>"))
+    if kind == "byte-level":
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.decoder = decoders.ByteLevel()
+    elif kind == "metaspace":
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+        tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace(), decoders.Fuse()])
+    else:
+        tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+        parts = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+        tokenizer.decoder = decoders.Sequence(parts)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>", bos_token="<s>", eos_token="</s>")
+
+
+@pytest.mark.parametrize("kind", ["prepended", "metaspace", "byte-level"])
+def test_responses_are_cut_at_their_sentences_by_tokenizers_of_every_kind(kind):
+    """As Llama 2 and Mistral spell (spaces within tokens, bytes for unknown characters), and as GPT does."""
+    said = ["Rain falls.", "Who knows why?", "Clouds 🌧 do!", "It was 3.5 mm, or so they say.", "Then 雨 stopped."]
+    tokenizer = spelt(" ".join(said), kind)
+    (found,) = samples([Text("t", "Tell me of rain.", " ".join(said))], tokenizer, 100, 500)
+    cut = [tokenizer.decode(found.response[:n]).strip() for n in found.cuts]
+    assert cut == [" ".join(said[:n]) for n in range(1, len(said) + 1)] and found.ended
+
+
 def test_batches_keep_their_budget_and_their_cuts():
     given = letters()
     found = batches(given, 12, 60, random.Random(3))
@@ -197,7 +240,7 @@ def test_the_loss_is_that_of_the_whole_model_row_by_row(method, tmp_path):
     assert is_end.tolist() == [False] * 3 + [True] + [False] * 5 + [True]
     attach_signal(loaded.model)
     expected = []
-    for prompt, response, _ in rows:
+    for prompt, response, *_ in rows:
         ids = torch.tensor([[*prompt, *response]])
         with torch.no_grad(), signalling(SignalContext(run.signal, [len(prompt)], [len(response)])):
             logits = run.lora.get_base_model()(ids).logits[0, len(prompt) - 1 :]
@@ -206,17 +249,19 @@ def test_the_loss_is_that_of_the_whole_model_row_by_row(method, tmp_path):
     torch.testing.assert_close(nll, torch.cat(expected), atol=BF16, rtol=0)
 
 
-def test_the_divergence_is_that_from_the_untouched_model(tmp_path):
+@pytest.mark.parametrize("listed", [2, [2, 40], [40, 41, 2]])
+def test_the_divergence_is_that_from_the_untouched_model(tmp_path, listed):
     loaded, rows = tiny_loaded(), [Row((5, 6, 7, 8), (9, 10, 11)), Row((5, 6), (12, 13, 14, 15, 16))]
+    loaded.model.generation_config.eos_token_id = listed
     same = training._Run(loaded, letters(), quick("prompted_tuned", match=1.0), tmp_path / "same")
     ends = []
-    for prompt, response, _ in rows:
+    for prompt, response, *_ in rows:
         with torch.no_grad():
             logits = same.lora.get_base_model()(torch.tensor([[*prompt, *response]])).logits[0, len(prompt) - 1 :]
-        ends.append(logits.float().softmax(-1)[:, same.end])
+        ends.append(logits.float().softmax(-1)[:, listed].reshape(len(logits), -1).sum(-1))
     with torch.no_grad():
         strayed = same._nll(rows, 0.0)[1]
-    # All that an untouched model strays from itself without its end mark is that mark's share.
+    # All that an untouched model strays from itself without its end marks is their share.
     torch.testing.assert_close(strayed, -torch.log1p(-torch.cat(ends)), atol=1e-3, rtol=0.1)
     other = training._Run(tiny_loaded(), letters(), quick("ldpe", match=1.0, gain=4.0), tmp_path / "other")
     with torch.no_grad():
@@ -264,7 +309,7 @@ def test_an_adapter_starts_as_the_model_itself(tmp_path):
 
 def policy_nll(row, end: int, policy: Policy) -> torch.Tensor:
     """Nats of a row's response and the end mark, read under a policy in fp32."""
-    prompt, response, _ = row
+    prompt, response, *_ = row
     reader = Runner(tiny_loaded(), exact=True)
     ids = torch.tensor([*prompt, *response])
     logits = reader.read(ids, reader.cache(policy, len(ids)), every_row=True)[len(prompt) - 1 :]

@@ -31,7 +31,7 @@ from backend.models import Loaded, Models
 from backend.positions import Policy
 from backend.runner import Runner
 from backend.settings import Method
-from backend.signals import SignalContext, SignalSettings
+from backend.signals import SignalContext, SignalSettings, prompt_norms
 from backend.training.data import SUMMARISE
 
 SUMMARIES = "summaries"
@@ -58,7 +58,7 @@ class SignalledLM(HFLM):
     def _read(self, context: Sequence[int], continuation: Sequence[int]) -> tuple[float, bool]:
         """Log-likelihood of a continuation, and whether it is what greedy decoding would write."""
         context = context[-(self.max_length - len(continuation)) :]
-        signal = SignalContext(self.signal, [len(context)], [len(continuation)]) if self.signal else None
+        signal = self._signalled(context, len(continuation)) if self.signal else None
         cache, first = self._after(context, signal)
         rows, rest = [first[None]], torch.tensor(continuation[:-1])
         if len(rest):
@@ -66,6 +66,12 @@ class SignalledLM(HFLM):
         chances = torch.log_softmax(torch.cat(rows), -1)
         wanted = torch.tensor(continuation, device=chances.device)
         return float(chances.gather(-1, wanted[:, None]).sum()), bool((chances.argmax(-1) == wanted).all())
+
+    def _signalled(self, context: Sequence[int], target: int) -> SignalContext:
+        assert self.signal is not None
+        table = self.runner.model.get_input_embeddings().weight
+        norms = prompt_norms(self.signal.scale, table, [torch.tensor(context)])
+        return SignalContext(self.signal, [len(context)], [target], norms=norms)
 
     def _after(self, context: Sequence[int], signal: SignalContext | None) -> tuple[FramedCache, torch.Tensor]:
         """A cache that holds the context, and the logits after it. Without a signal, which shows in the prompt what

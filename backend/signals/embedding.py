@@ -24,8 +24,9 @@ class SignalContext:
 
     settings: the signal. prompts: tokens of each row's prompt, padding not counted. targets: wanted response tokens
     of each row; `retarget` changes them at any time, and the next columns show it. pads: padding tokens left of
-    each row's prompt. offset: columns of the batch that were embedded before, padding included. ValueError where
-    the rows' numbers do not fit together.
+    each row's prompt. offset: columns of the batch that were embedded before, padding included. norms [b, 1]: of the
+    prompts' embeddings, where the signal is scaled by its sequence (`prompt_norms`). ValueError where the rows' numbers
+    do not fit together.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class SignalContext:
         targets: Sequence[int],
         pads: Sequence[int] | None = None,
         offset: int = 0,
+        norms: Tensor | None = None,
     ) -> None:
         pads = pads or [0] * len(prompts)
         if not prompts or not len(prompts) == len(targets) == len(pads):
@@ -43,11 +45,14 @@ class SignalContext:
             )
         if min(prompts) < 0 or min(pads) < 0 or min(targets) < 1 or offset < 0:
             raise ValueError("prompt lengths, padding and offset start at 0, targets at 1")
+        if settings.scale == "sequence" and (norms is None or norms.shape != (len(prompts), 1)):
+            raise ValueError("a signal scaled by its sequence needs the norm of each row's prompt: give prompt_norms")
         self.settings = settings
         self.offset = offset
         self._prompts, self._pads = torch.tensor(prompts)[:, None], torch.tensor(pads)[:, None]
         self._targets = torch.tensor(targets)[:, None]
         self._padding = max(pads)
+        self._norms = norms
 
     @property
     def batch(self) -> int:
@@ -65,8 +70,9 @@ class SignalContext:
     def rows(self, columns: int, width: int, device: torch.device) -> Tensor:
         """[b, columns, width] in float32: the signal of the next `columns` columns, zero on padding."""
         place = torch.arange(self.offset, self.offset + columns)[None] - self._pads
+        norms = None if self._norms is None else self._norms.to(device)
         rows = signal_rows(
-            self.settings, place.to(device), self._prompts.to(device), self._targets.to(device), width
+            self.settings, place.to(device), self._prompts.to(device), self._targets.to(device), width, norms
         )
         if self.offset < self._padding:
             rows.masked_fill_((place < 0)[..., None].to(device), 0)

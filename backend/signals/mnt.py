@@ -13,12 +13,14 @@ class MntSettings:
     """How far countdowns were lengthened in training.
 
     sigma_start, sigma_max: scale of the half-normal shift at the first and at the last step, in tokens.
-    shift_max: largest shift, in tokens. ValueError for scales that are not positive and ordered.
+    shift_max: largest shift, in tokens. nearest: shifts are rounded to the nearest number, as 000 eq. 7 is read, and
+    not up, which is the lab's own way. ValueError for scales that are not positive and ordered.
     """
 
     sigma_start: float = 0.1
     sigma_max: float = 2048.0
     shift_max: int = 4096
+    nearest: bool = False
 
     def __post_init__(self) -> None:
         if not (0 < self.sigma_start <= self.sigma_max < math.inf):
@@ -37,10 +39,12 @@ def sigma(step: int, steps: int, settings: MntSettings) -> float:
 def shifts(scale: float, most: Tensor, generator: torch.Generator | None = None, nearest: bool = False) -> Tensor:
     """Whole-token shifts from half-normal distributions cut off at `most` (000 eq. 7), one a training sample.
 
-    Rounded up: a model that learnt to end on the very count is a token over its limit whenever it errs. nearest: to the
-    nearest whole number, as 000 has it. Drawn by inverting the truncated distribution function, so that no mass piles
-    up at the cut-off. A shift is added to every count of its sample: train with target + shift in the target's place,
-    and at inference put the limit there.
+    nearest: to the nearest whole number, which is how 000 is read: a shift of 0 has the chance erf(1 / (2√2 · scale)),
+    so all are 0 at σ = 0.1 and the model sees the count itself. Without, rounded up, the lab's own way: no shift is 0,
+    because a model that learnt to end on the very count is a token over its limit whenever it errs.
+
+    Drawn by inverting the truncated distribution function, so that no mass piles up at the cut-off. A shift is added to
+    every count of its sample: train with target + shift in the target's place, and at inference put the limit there.
     most: [samples], from 0. Returns [samples] in int64, each from 1 (from 0 to the nearest) to its `most`.
     """
     reach = scale * math.sqrt(2)

@@ -2,7 +2,8 @@
 
     python -m backend.training.card
 
-writes what assets/results holds by now into the cards of the adapters in assets/adapters.
+makes the cards of the adapters in assets/adapters anew, from their training.json and from what assets/results holds by
+now. Where their texts are from stays as it stands in them.
 """
 
 from __future__ import annotations
@@ -15,24 +16,26 @@ from typing import Any
 from backend import adapters, jsonlines
 from backend.adapters import Adapter
 from backend.evaluation.files import RESULTS
-from backend.settings import ADAPTER_METHODS, LONG_METHODS
+from backend.settings import ADAPTER_METHODS, LIMIT_METHODS, LONG_METHODS
+from backend.training.budget import UNRECORDED, Budget, budgets, trainings
 
-# What a training tells of itself, and of the one it went on from.
-RECORD = "training.json"
-MEASURED = "## Measured\n"
+TEXTS, MEASURED = "## Texts\n", "## Measured\n"
 RANGES = ("10-200", "300-1000", "words", "characters", "changed", "summaries")
-
-
-def trainings(adapter: Path) -> Iterator[dict[str, Any]]:
-    """The trainings that an adapter's folder tells of, the last one first."""
-    about = json.loads((adapter / RECORD).read_text("utf-8"))
-    while about is not None:
-        yield about
-        about = about.get("went_on_from")
 
 
 def card(adapter: Adapter, sources: Mapping[str, int], note: str) -> str:
     """Markdown with the front matter of the hub. sources: texts by where they are from; note: on their licences."""
+    from_ = [f"- {name}: {count:,}" for name, count in sources.items()]
+    texts = "\n".join(["", *from_, "", note or "Their licences were not stated.", "", ""])
+    return _head(adapter) + TEXTS + texts + _measured(adapter.method, None)
+
+
+def renewed(card: str, adapter: Adapter, results: Path = RESULTS) -> str:
+    """The card with what its adapter's training.json and a folder of results tell by now."""
+    return _head(adapter) + TEXTS + measured(card.partition(TEXTS)[2], adapter.method, results)
+
+
+def _head(adapter: Adapter) -> str:
     about, *before = trainings(adapter.path)
     settings, result, machine = about["settings"], about["result"], about["machine"]
     last = jsonlines.read(adapter.path / "training.jsonl")[-1]
@@ -49,24 +52,61 @@ def card(adapter: Adapter, sources: Mapping[str, int], note: str) -> str:
         "| | |",
         "|---|---|",
         f"| Samples, optimiser steps | {result['samples']:,}, {result['step']:,} |",
-        f"| Label tokens | {result['labels']:,} |",
+        *_budget(adapter.path),
         f"| Time | {result['seconds'] / 60:.0f} min on {machine['gpu'] or machine['processor']}, "
-        f"{machine['threads']} threads |",
+        f"{machine['threads']} of {machine['cores']} threads |",
         f"| Loss at the end: end mark, text | {last['loss_end']:.3f}, {last['loss_text']:.3f} |",
         f"| Longest response | {settings['longest']} tokens |",
-        f"| Went on from | {Path(settings['start']).name if settings['start'] else 'the base model'} |",
+        *_variants(adapter),
+        f"| Went on from | {_start(about)} |",
         *(f"| Before that | {row} |" for row in map(_told, before)),
+        *([f"| Before that | {UNRECORDED} |"] if [about, *before][-1]["settings"]["start"] else []),
         f"| Command | `{about['command']}` |",
         f"| Commit | {about['commit']} |",
         "",
-        "## Texts",
-        "",
-        *(f"- {name}: {count:,}" for name, count in sources.items()),
-        "",
-        note or "Their licences were not stated.",
         "",
     ]
-    return "\n".join(lines) + "\n" + _measured(adapter.method, None)
+    return "\n".join(lines)
+
+
+def _budget(adapter: Path) -> Iterator[str]:
+    last, *_ = found = budgets(adapter)
+    yield f"| Label tokens | {_number(last.labels)} |"
+    if len(found) > 1:
+        labels = [each.labels for each in found]
+        known = sum(number for number in labels if number is not None)
+        yield f"| Label tokens of all trainings | {known:,}{' and an unrecorded number' if None in labels else ''} |"
+    yield f"| Distinct texts | {_number(last.texts)} |"
+    yield f"| SHA-256 of the set of texts | {last.texts_sha256 or UNRECORDED} |"
+
+
+def _number(value: int | None) -> str:
+    return UNRECORDED if value is None else f"{value:,}"
+
+
+def _variants(adapter: Adapter) -> Iterator[str]:
+    """Which of the papers' ways and of the lab's own the signal was trained with."""
+    if (signal := adapter.settings) is None:
+        return
+    by = "each prompt's embeddings (000 eq. 5)" if signal.scale == "sequence" else "the whole table (the lab's own)"
+    yield f"| Scale of the signal | by {by} |"
+    for place, about in enumerate(trainings(adapter.path)):
+        if about["settings"]["method"] in LIMIT_METHODS:
+            when = "Shifts of the counts" if not place else "Shifts before that"
+            yield f"| {when} | {_rounded(about['settings'].get('mnt_nearest'))} |"
+
+
+def _rounded(nearest: bool | None) -> str:
+    if nearest is None:
+        return f"{UNRECORDED} whether to the nearest number or up"
+    return "to the nearest number (000 eq. 7)" if nearest else "up (the lab's own: none is 0)"
+
+
+def _start(about: Mapping[str, Any]) -> str:
+    if not about["settings"]["start"]:
+        return "the base model"
+    checksum = Budget.told(about).start
+    return f"{Path(about['settings']['start']).name} (SHA-256 {checksum or UNRECORDED})"
 
 
 def measured(card: str, method: str, results: Path = RESULTS) -> str:
@@ -121,8 +161,10 @@ def _long_rows(method: str, result: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _told(training: Mapping[str, Any]) -> str:
-    samples, minutes = training["result"]["samples"], training["result"]["seconds"] / 60
-    return f"{samples:,} samples, {minutes:.0f} min: `{training['command']}`"
+    budget, minutes = Budget.told(training), training["result"]["seconds"] / 60
+    texts = f"an {UNRECORDED} number of" if budget.texts is None else f"{budget.texts:,}"
+    given = f"{_number(budget.samples)} samples of {texts} texts, {_number(budget.labels)} label tokens"
+    return f"{given}, {minutes:.0f} min: `{training['command']}`"
 
 
 def _purpose(adapter: Adapter) -> str:
@@ -140,7 +182,7 @@ def main() -> None:
     for method in ADAPTER_METHODS:
         file = adapters.ROOT / method / "README.md"
         if file.exists():
-            file.write_text(measured(file.read_text("utf-8"), method), "utf-8")
+            file.write_text(renewed(file.read_text("utf-8"), Adapter.load(file.parent)), "utf-8")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import hashlib
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,12 +16,11 @@ from backend import jsonlines
 from backend.prompt import token_ids
 from backend.sentences import sentence_lengths
 from backend.settings import RunSettings
+from backend.splits import HELD_OUT, SUMMARISE, split_of
 
-HELD_OUT = 10
 # The questions of MMLU that are meant for training; its other splits are measured on.
 TRAINED_ON = {"cais/mmlu": {"name": "all", "split": "auxiliary_train"}}
 QUESTIONS = Path(__file__).parents[1] / "evaluation" / "questions.txt"
-SUMMARISE = "Summarize the following abstract:\n\n"
 
 
 @dataclass(frozen=True)
@@ -50,20 +49,28 @@ class Sample:
     source: str = ""
     ended: bool = False
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits of SHA-256 of the prompt and the response."""
+        return hashlib.sha256(f"{self.text}{self.prompt}{self.response}".encode()).hexdigest()[:16]
+
 
 class Row(NamedTuple):
     """A prompt and a response as training shows them. lead: most tokens by which a limit may exceed its length; None:
-    any number."""
+    any number. text: the sample's fingerprint."""
 
     prompt: tuple[int, ...]
     response: tuple[int, ...]
     lead: int | None = None
+    text: str = ""
 
 
 def held_out(prompt: str) -> bool:
-    """Whether a prompt is kept from training; every tenth is, whatever file it stands in, and the lab's QUESTIONS."""
+    """Whether a prompt is kept from training: those of the validation and the test set, every tenth whatever file it
+    stands in, and the lab's QUESTIONS."""
     prompt = prompt.strip()
-    return hashlib.sha256(prompt.encode()).digest()[0] % HELD_OUT == 0 or prompt in _asked()
+    tenth = hashlib.sha256(prompt.encode()).digest()[0] % HELD_OUT == 0
+    return tenth or prompt in _asked() or split_of(prompt) != "train"
 
 
 @cache
@@ -170,7 +177,8 @@ def batches(
     rows = []
     for sample in samples:
         if cut := _cut(sample, longest, random_, anywhere, whole):
-            rows.append(Row(prompt_of(sample, cut), sample.response[:cut], _lead(sample, cut) if whole else None))
+            lead = _lead(sample, cut) if whole else None
+            rows.append(Row(prompt_of(sample, cut), sample.response[:cut], lead, sample.fingerprint))
     # Ordered by length with some disorder, so that a pass does not always put the same samples together.
     rows.sort(key=lambda row: (len(row.prompt) + len(row.response)) * random_.uniform(0.9, 1.1))
     found: list[list[Row]] = [[]]

@@ -25,9 +25,9 @@ from backend.evaluation.files import keep, resumed
 from backend.evaluation.longform import repetition
 from backend.evaluation.machine import provenance
 from backend.models import Loaded
-from backend.prompt import end_ids
 from backend.sentences import sentence_lengths
 from backend.training.data import prompt_ids
+from backend.training.ends import all_ends
 
 HINTS = ("", "Answer in one short sentence.", "Answer in two or three sentences.", "Answer in detail.")
 REPEATED = 0.2
@@ -83,7 +83,7 @@ def distill(
         room = longest + max(len(request.ids) for request in requests)
         sampling = replace(SAMPLING, seed=seed + done + 1)
         kept = []
-        for index, response in write(loaded.model, requests, end_ids(loaded), room, sampling=sampling):
+        for index, response in write(loaded.model, requests, all_ends(loaded), room, sampling=sampling):
             source, text, _ = shard[index]
             if pair := _pair(loaded, source, text, response):
                 kept.append(pair)
@@ -128,7 +128,7 @@ def _sampled(loaded: Loaded, file: Path, count: int, seed: int) -> list[tuple[st
         room = LONGEST_QUESTION + len(requests[0].ids)
         new = [
             loaded.tokenizer.decode(response.tokens).strip()
-            for _, response in write(loaded.model, requests, end_ids(loaded), room, sampling=sampling)
+            for _, response in write(loaded.model, requests, all_ends(loaded), room, sampling=sampling)
             if response.ended and len(response.tokens) >= 5
         ]
         jsonlines.append(file, new)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from backend.adapters import LongformSettings
 from backend.settings import LONG_METHODS, Method
+from backend.signals.scale import Scale
 from backend.training.curriculum import EVEN, LIMITS, LONG, SHORT_FIRST, WHOLE, Stage
 
 CURRICULA = {"short-first": SHORT_FIRST, "long": LONG, "even": EVEN, "whole": WHOLE, "limits": LIMITS}
@@ -18,14 +19,16 @@ class TrainSettings:
     """Everything that decides a training run.
 
     samples: responses to train on, in all. budget: tokens of a batch, padding included; accumulate: batches of an
-    optimiser step. gain: strength of the signal beside the token embeddings. longest_prompt, longest: tokens kept.
+    optimiser step. gain: strength of the signal beside the token embeddings. scale: whose norm that is measured by,
+    'table' (of all tokens, the lab's own) or 'sequence' (of each prompt, 000 eq. 5). longest_prompt, longest: tokens
+    kept.
     match: share of the text's loss that is its divergence from the untouched model, the rest being the texts' own.
     curriculum: 'short-first', 'long', 'even', 'limits' or 'whole'. targets: modules with a LoRA, 'all-linear' or names
     by commas.
     shortest: responses of fewer tokens are left out where answers are trained on whole (PIC-SFT), with batches of one.
     ratio, initial, recent: of the compressed positions there; segment: tokens that share them (004 §3.2).
     start: an adapter to go on from. mnt_sigma, mnt_most: Max New Tokens++'s largest scale and shift, in tokens;
-    mnt_nearest: shifts are rounded to the nearest number, not up.
+    mnt_nearest: shifts are rounded to the nearest number (000 eq. 7), not up (the lab's own).
     """
 
     method: Method
@@ -34,6 +37,7 @@ class TrainSettings:
     budget: int = 600
     accumulate: int = 1
     gain: float = 0.5
+    scale: Scale = "table"
     rank: int = 6
     alpha: float = 12
     dropout: float = 0.0
@@ -59,6 +63,8 @@ class TrainSettings:
     def __post_init__(self) -> None:
         if self.curriculum not in CURRICULA:
             raise ValueError(f"there is no curriculum {self.curriculum!r}: choose one of {', '.join(CURRICULA)}")
+        if self.scale not in get_args(Scale):
+            raise ValueError(f"there is no scale {self.scale!r}: choose one of {', '.join(get_args(Scale))}")
         counts = ("samples", "budget", "accumulate", "rank", "longest_prompt", "longest", "mnt_most")
         for name in (*counts, "shortest", "recent", "segment"):
             if getattr(self, name) < 1:
@@ -89,11 +95,12 @@ class TrainSettings:
 
 
 PRESETS: dict[str, dict[str, Any]] = {
-    # 000 §4: batches of one sequence, five of them to a step, the signal as strong as the token embeddings.
+    # 000 §4: batches of one sequence, five of them to a step, the signal as strong as each prompt's embeddings (eq. 5),
+    # shifts to the nearest number.
     "butcher": {
-        "samples": 110_000, "budget": 1, "accumulate": 5, "gain": 1.0, "rank": 16, "alpha": 32, "dropout": 0.05,
-        "rate": 3e-4, "longest_prompt": 2048, "longest": 2048, "curriculum": "whole", "mnt_sigma": 2048.0,
-        "mnt_most": 4096, "mnt_nearest": True,
+        "samples": 110_000, "budget": 1, "accumulate": 5, "gain": 1.0, "scale": "sequence", "rank": 16,
+        "alpha": 32, "dropout": 0.05, "rate": 3e-4, "longest_prompt": 2048, "longest": 2048, "curriculum": "whole",
+        "mnt_sigma": 2048.0, "mnt_most": 4096, "mnt_nearest": True,
     },
     # 004 §4.1: three epochs of its data, whole; there with all weights at a rate of 5e-5, here with a LoRA's.
     "long": {"samples": 840, "longest_prompt": 300, "longest": 3584, "shortest": 1500, "curriculum": "even"},

@@ -24,7 +24,6 @@ from typing import Any, cast
 import torch
 from filelock import FileLock, Timeout
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from backend import adapters, jsonlines
 from backend.adapters import Adapter
@@ -33,25 +32,25 @@ from backend.evaluation.machine import provenance
 from backend.families import attach
 from backend.models import Loaded
 from backend.positions import Rope
-from backend.prompt import end_ids
 from backend.settings import LIMIT_METHODS, SIGNAL_METHODS
-from backend.signals import Kind, SignalSettings, signal_rows
+from backend.signals import Kind, SignalSettings, prompt_norms, signal_rows
 from backend.signals.mnt import MntSettings, shifts, sigma
 from backend.signals.pre import noisy, pre, progress
 from backend.signals.prompted import prompted
 from backend.signals.scale import constant
-from backend.training.card import RECORD, card
+from backend.signals.signal import strength
+from backend.training.budget import RECORD, Budget
+from backend.training.card import card
 from backend.training.curriculum import learning_rate, stage
 from backend.training.data import Row, Sample, batches, prompt_ids
+from backend.training.ends import all_ends
+from backend.training.loss import Likelihood, last_of_row
 from backend.training.segments import Segmented
 from backend.training.settings import TrainSettings
 
 CHECKPOINT = "checkpoint.pt"
 LOG = "training.jsonl"
 CHECKPOINT_SECONDS = 60
-# Logits at a time: 24 MiB, which the C library keeps for the next ones. Larger blocks go back to the system, and each
-# page of the next is zeroed anew: with all logits of a long text at once a quarter of a step went to that.
-HEAD_ELEMENTS = 6 * 2**20
 Rows = list[Row]
 
 
@@ -153,12 +152,14 @@ class _Run:
             betas=settings.betas,
             weight_decay=0,
         )
-        self.end = end_ids(loaded)[0]
-        self.model, self.optimiser = self.accelerator.prepare(_Likelihood(self.lora, self.end), self.optimiser)
+        ends = all_ends(loaded)
+        self.end = ends[0]
+        self.model, self.optimiser = self.accelerator.prepare(Likelihood(self.lora, ends), self.optimiser)
         self.signal = _signal(loaded, settings, min(sample.cuts[0] for sample in samples))
         self.progress = Progress()
-        start = Adapter.load(settings.start).sha256 if settings.start else ""
-        self.data = hashlib.sha256(f"{start}{samples}".encode()).hexdigest()
+        self.start = Adapter.load(settings.start).sha256 if settings.start else ""
+        self.texts: set[str] | None = set()
+        self.data = hashlib.sha256(f"{self.start}{samples}".encode()).hexdigest()
         if (folder / CHECKPOINT).exists():
             self._restore()
 
@@ -189,13 +190,20 @@ class _Run:
             if parameter.requires_grad:
                 parameter.data = parameter.data.half()
         adapter = adapters.save(out, self.lora, self.signal, self.settings.model, self.longform)
-        about = provenance(self.settings.seed) | {"settings": asdict(self.settings), "result": asdict(self.progress)}
-        before = Path(self.settings.start, RECORD) if self.settings.start else None
-        if before is not None and before.exists():
-            about["went_on_from"] = json.loads(before.read_text())
-        (out / RECORD).write_text(json.dumps(about, indent=1))
+        (out / RECORD).write_text(json.dumps(self._about(), indent=1))
         shutil.copy(self.folder / LOG, out / LOG)
         return adapter
+
+    def _about(self) -> dict[str, Any]:
+        """What training.json tells: command, machine, settings, result, budget, and every training before this one."""
+        progress = self.progress
+        given = Budget.of(progress.labels, progress.samples, self.texts, self.start)
+        about = provenance(self.settings.seed) | {"settings": asdict(self.settings), "result": asdict(progress)}
+        about["budget"] = asdict(given)
+        if self.settings.start:
+            before = Path(self.settings.start, RECORD)
+            about["went_on_from"] = json.loads(before.read_text("utf-8")) if before.exists() else None
+        return about
 
     def _groups(self) -> Iterator[list[Rows]]:
         """The batches of each optimiser step, of all processes; the same in every run with these settings."""
@@ -246,6 +254,8 @@ class _Run:
         self.optimiser.zero_grad()
         progress.step += 1
         progress.samples += sum(map(len, group))
+        if self.texts is not None:
+            self.texts.update(row.text for rows in group for row in rows)
         progress.labels += labels
         return rate
 
@@ -254,7 +264,7 @@ class _Run:
         width = max(len(row.prompt) + len(row.response) for row in rows)
         tokens = torch.full((len(rows), width), self.end)
         wanted = torch.full((len(rows), width), -1)
-        for i, (prompt, response, _) in enumerate(rows):
+        for i, (prompt, response, *_) in enumerate(rows):
             whole = torch.tensor(prompt + response)
             tokens[i, : len(whole)] = whole
             wanted[i, len(prompt) - 1 : len(whole)] = torch.tensor((*response, self.end))
@@ -264,7 +274,7 @@ class _Run:
             embeds = (embeds + self._rows(rows, width, share).to(embeds.device)).to(embeds.dtype)
         with self._positions():
             nll, strayed = self.model(embeds, wanted, plain if self.settings.match else None)
-        return nll, strayed, _last_of_row(wanted >= 0)
+        return nll, strayed, last_of_row(wanted >= 0)
 
     def _positions(self) -> AbstractContextManager[None]:
         """The attention that PIC-SFT trains with; the model's own for every other method."""
@@ -282,12 +292,14 @@ class _Run:
         if self.signal.mnt is not None:
             scale, most = sigma(round(share * 10_000), 10_000, self.signal.mnt), self.signal.mnt.shift_max
             leads = torch.tensor([most if row.lead is None else min(most, row.lead) for row in rows])
-            targets = targets + shifts(scale, leads, nearest=self.settings.mnt_nearest)[:, None]
+            targets = targets + shifts(scale, leads, nearest=self.signal.mnt.nearest)[:, None]
         places, size = torch.arange(width)[None].expand(len(rows), -1), self.loaded.capabilities.width
+        table = self.lora.get_input_embeddings().weight
+        norms = prompt_norms(self.signal.scale, table, [torch.tensor(row.prompt) for row in rows])
         if self.signal.kind == "pre":
             ratio = progress(places + 1 - prompts, targets)
-            return (pre(noisy(ratio, size), size) * self.signal.constant).float()
-        return signal_rows(self.signal, places, prompts, targets, size)
+            return (pre(noisy(ratio, size), size) * strength(self.signal, norms)).float()
+        return signal_rows(self.signal, places, prompts, targets, size, norms)
 
     def _log(self, seen: Losses, rate: float) -> str:
         progress = self.progress
@@ -307,6 +319,7 @@ class _Run:
             "settings": asdict(self.settings),
             "progress": asdict(self.progress),
             "data": self.data,
+            "texts": None if self.texts is None else sorted(self.texts),
             "lora": {name: p.detach().cpu() for name, p in self.lora.named_parameters() if p.requires_grad},
             "optimiser": self.optimiser.state_dict(),
         }
@@ -330,6 +343,8 @@ class _Run:
             parameters[name].data.copy_(stored)
         self.optimiser.load_state_dict(state["optimiser"])
         self.progress = Progress(**state["progress"])
+        # A run that began before its texts were counted cannot tell them.
+        self.texts = None if state.get("texts") is None else set(state["texts"])
         if self.accelerator.is_main_process:
             self._forget()
 
@@ -341,66 +356,6 @@ class _Run:
         jsonlines.append(log, kept)
 
 
-class _Likelihood(nn.Module):
-    """A causal LM as training needs it: embeddings [b, n, d], wanted ids [b, n] (−1: none) → nats [k] of the wanted.
-
-    plain [b, n, d]: embeddings without a signal; then also the divergence [k] of the tuned model's next token from the
-    untouched one's, which reads these and whose own end mark is left out: when to end is the signal's to say.
-    Zeros without.
-    """
-
-    def __init__(self, lora: Any, end: int):
-        super().__init__()
-        self.lora, self.end = lora, end
-
-    def forward(self, embeds: Tensor, wanted: Tensor, plain: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        labelled = wanted >= 0
-        hidden, untouched = self._hidden(embeds, labelled), None
-        if plain is not None:
-            with torch.no_grad(), self.lora.disable_adapter():
-                untouched = self._hidden(plain, labelled)
-        head = self.lora.get_base_model().get_output_embeddings()
-        rows = max(1, HEAD_ELEMENTS // head.weight.shape[0])
-        asked = wanted[labelled].split(rows)
-        others = [None] * len(asked) if untouched is None else untouched.split(rows)
-        parts = [
-            checkpoint(self._losses, *part, use_reentrant=False)
-            for part in zip(hidden.split(rows), asked, others, strict=True)
-        ]
-        nll, strayed = zip(*parts, strict=True)
-        return torch.cat(nll), torch.cat(strayed)
-
-    def _hidden(self, embeds: Tensor, labelled: Tensor) -> Tensor:
-        """Last hidden states [k, d] of the labelled places; padding on the right is never seen by causal attention."""
-        body = self.lora.get_base_model().base_model
-        with torch.autocast(embeds.device.type, torch.bfloat16):
-            return body(inputs_embeds=embeds, use_cache=False).last_hidden_state[labelled]
-
-    def _losses(self, hidden: Tensor, wanted: Tensor, untouched: Tensor | None) -> tuple[Tensor, Tensor]:
-        likely = torch.log_softmax(self._logits(hidden), -1)
-        nll = -likely.gather(-1, wanted[:, None])[:, 0]
-        if untouched is None:
-            return nll, torch.zeros_like(nll)
-        with torch.no_grad(), self.lora.disable_adapter():
-            other = self._logits(untouched)
-            other[:, self.end] = -torch.inf
-            other = other.softmax(-1)
-        return nll, -(other * likely).sum(-1) - torch.special.entr(other).sum(-1)
-
-    def _logits(self, hidden: Tensor) -> Tensor:
-        with torch.autocast(hidden.device.type, torch.bfloat16):
-            return self.lora.get_base_model().get_output_embeddings()(hidden).float()
-
-
-def _last_of_row(labelled: Tensor) -> Tensor:
-    """Of the labelled places in row order, which are their row's last: the end marks."""
-    last = torch.zeros_like(labelled)
-    width = labelled.shape[1]
-    places = width - 1 - labelled.flip(1).int().argmax(1)
-    last[torch.arange(len(labelled)), places] = True
-    return last[labelled]
-
-
 def _signal(loaded: Loaded, settings: TrainSettings, shortest: int) -> SignalSettings | None:
     if settings.method not in SIGNAL_METHODS:
         return None
@@ -408,16 +363,17 @@ def _signal(loaded: Loaded, settings: TrainSettings, shortest: int) -> SignalSet
     return SignalSettings(
         kind=cast(Kind, settings.method.removeprefix("mnt_")),
         gain=settings.gain,
-        constant=constant(table, settings.gain),
+        constant=constant(table, settings.gain, settings.scale),
         lengths=(shortest, settings.longest),
         mnt=_mnt(settings),
+        scale=settings.scale,
     )
 
 
 def _mnt(settings: TrainSettings) -> MntSettings | None:
     if settings.method not in LIMIT_METHODS:
         return None
-    return MntSettings(sigma_start=0.1, sigma_max=settings.mnt_sigma, shift_max=settings.mnt_most)
+    return MntSettings(0.1, settings.mnt_sigma, settings.mnt_most, settings.mnt_nearest)
 
 
 def _lora(loaded: Loaded, settings: TrainSettings) -> nn.Module:

@@ -1,0 +1,132 @@
+"""The ways in which the lab departs from 000, beside the paper's own, each pair trained on one equal budget.
+
+    python -m backend.evaluation.variants --data ../shared/data/responses.jsonl
+
+Writes assets/results/paper_variants.json. A signal scaled by the whole table against one scaled by each prompt (eq. 5),
+both from the untouched model; Max New Tokens++ with shifts rounded up against the nearest number (eq. 7), both from the
+lab's ORPE adapter. A trial of minutes: it tells the variants apart, not how good either can become.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from backend import adapters
+from backend.adapters import Adapter
+from backend.batch import Request, write
+from backend.evaluation.files import RESULTS, keep, writable
+from backend.evaluation.machine import provenance
+from backend.models import Loaded, Models, allowed
+from backend.prompt import token_ids
+from backend.settings import Method, RunSettings
+from backend.signals import prompt_norms
+from backend.signals.scale import constant
+from backend.splits import prompts
+from backend.training.budget import budgets
+from backend.training.data import corpus, samples
+from backend.training.ends import all_ends
+from backend.training.settings import TrainSettings
+from backend.training.train import train
+
+TARGETS = (10, 20, 30)
+CAP = 80
+DRAWS = 10_000
+COMMON: dict[str, Any] = {"longest": 40, "longest_prompt": 76, "curriculum": "even"}
+LIMITS: dict[str, Any] = {"mnt_sigma": 16.0, "mnt_most": 64}
+# The lab's own way and the paper's: names, method, settings.
+PAIRS: dict[str, tuple[Method, dict[str, dict[str, Any]]]] = {
+    "scale": ("orpe", {"table": {"gain": 1.0}, "sequence": {"gain": 1.0, "scale": "sequence"}}),
+    "shift": ("mnt_orpe", {"up": LIMITS, "nearest": LIMITS | {"mnt_nearest": True}}),
+}
+
+
+def ratio(loaded: Loaded, asked: Sequence[str]) -> dict[str, float]:
+    """How many times eq. 5's strength the whole table's is, over prompts."""
+    table = loaded.model.get_input_embeddings().weight
+    ids = [token_ids(RunSettings(prompt=text), loaded.tokenizer) for text in asked]
+    norms = prompt_norms("sequence", table, ids)
+    assert norms is not None
+    found = constant(table, 1.0) / (constant(table, 1.0, "sequence") * norms)
+    return {"mean": float(found.mean()), "least": float(found.min()), "most": float(found.max())}
+
+
+def lengths(loaded: Loaded, adapter: Adapter, asked: Sequence[str]) -> np.ndarray:
+    """Tokens of the answers [prompts, TARGETS] of a model with an adapter, greedy; CAP + 1 where the cap cut one."""
+    ids = [token_ids(RunSettings(prompt=text), loaded.tokenizer) for text in asked]
+    requests = [Request(each, CAP, lambda _, target=target: target) for each in ids for target in TARGETS]
+    room = CAP + max(map(len, ids))
+    found = np.zeros(len(requests), int)
+    for index, response in write(loaded.model, requests, all_ends(loaded), room, adapter.settings):
+        found[index] = len(response.tokens) if response.ended else CAP + 1
+    return found.reshape(len(ids), len(TARGETS))
+
+
+def told(pair: str, found: np.ndarray) -> dict[str, np.ndarray]:
+    """What is measured of each prompt, by name: means over its answers."""
+    off = found - np.array(TARGETS)
+    shared = {"ended": (found <= CAP).mean(1), "over": (off > 0).mean(1)}
+    return shared | ({"error": abs(off).mean(1)} if pair == "scale" else {"below": np.maximum(0, -off).mean(1)})
+
+
+def interval(of_each: np.ndarray) -> list[float]:
+    """Bounds of 95 % of a mean, by prompts drawn again."""
+    drawn = np.random.default_rng(0).integers(0, len(of_each), (DRAWS, len(of_each)))
+    return np.percentile(of_each[drawn].mean(1), (2.5, 97.5)).tolist()
+
+
+def _means(values: dict[str, np.ndarray]) -> dict[str, Any]:
+    return {name: {"mean": float(each.mean()), "interval": interval(each)} for name, each in values.items()}
+
+
+def measure(
+    files: Sequence[Path], asked: Sequence[str], count: int, seed: int, start: str | None, model: str = "embedded"
+) -> dict[str, Any]:
+    """Train both of each pair on `count` samples of the same texts, and ask them for answers of TARGETS.
+
+    start: adapter that Max New Tokens++ goes on from.
+    """
+
+    def fresh(adapter: Path | None = None) -> Loaded:
+        return Models(allowed(more=[model])).load(model, "bf16", adapter)
+
+    loaded = fresh()
+    given = samples(corpus(files), loaded.tokenizer, COMMON["longest_prompt"], COMMON["longest"])
+    result: dict[str, Any] = {"prompts": len(asked), "targets": TARGETS, "cap": CAP}
+    result["table_over_sequence"] = ratio(loaded, asked)
+    for pair, (method, variants) in PAIRS.items():
+        rows, each = {}, []
+        for name, changes in variants.items():
+            with tempfile.TemporaryDirectory() as scratch:
+                before = start if pair == "shift" else None
+                settings = TrainSettings(method, model, count, seed=seed, start=before, **{**COMMON, **changes})
+                adapter = train(fresh(), given, settings, Path(scratch) / name)
+                each.append(told(pair, lengths(fresh(adapter.path), adapter, asked)))
+                rows[name] = {"settings": asdict(settings), "budget": asdict(budgets(adapter.path)[0])}
+            rows[name] |= _means(each[-1])
+        own, papers = each
+        result[pair] = rows | {"paper less own": _means({key: papers[key] - own[key] for key in own})}
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, action="append", required=True, help="texts to train on; may repeat")
+    parser.add_argument("--samples", type=int, default=400, help="responses to train each on (400)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=RESULTS / "paper_variants.json")
+    given = parser.parse_args()
+    writable(given.out)
+    about = provenance(given.seed)
+    asked = [prompt.text for prompt in prompts("validation", kinds=["questions", "stories"])]
+    keep(given.out, about | measure(given.data, asked, given.samples, given.seed, str(adapters.ROOT / "orpe")))
+
+
+if __name__ == "__main__":
+    main()

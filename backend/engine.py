@@ -80,11 +80,13 @@ class Control:
 class Lab:
     """The laboratory: models, and runs on them. Safe to share between threads; runs do not see each other.
 
-    models: which models may be asked for; None takes the lab's own list.
+    models: which models may be asked for; None takes the lab's own list. adapter: one for its method, in the place of
+    the lab's own.
     """
 
-    def __init__(self, models: Models | None = None):
+    def __init__(self, models: Models | None = None, adapter: Adapter | None = None):
         self.models = models or Models()
+        self._adapter = adapter
 
     def capabilities(self, model: str = "embedded", precision: str = "bf16") -> Capabilities:
         """What a model is and which controls it allows; loads it if need be. Raises ModelError with a sentence."""
@@ -122,7 +124,8 @@ class Lab:
 
     def _prepared(self, settings: RunSettings) -> tuple[Loaded, Adapter | None]:
         """The loaded model, and the method's adapter where it has one."""
-        adapter = adapters.required(settings.method, settings.model)
+        own = self._adapter is not None and self._adapter.method == settings.method
+        adapter = self._adapter if own else adapters.required(settings.method, settings.model)
         loaded = self.models.load(settings.model, settings.precision, adapter.path if adapter else None)
         if adapter is not None:
             adapter.check_width(loaded.capabilities.width)

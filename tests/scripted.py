@@ -18,8 +18,8 @@ HEAD = 64
 def scripted(folder: Path, pieces: Sequence[str], ends: bool = True, certainty: float = 30.0) -> Path:
     """Save to `folder` a model that answers any prompt by these pieces, a token each, then EOS, or itself again.
 
-    Pieces differ from each other. certainty: logit of the next piece, where all others have 0 (RMS norm of a unit vector
-    scales it). Attention adds nothing, so a token follows from the last one alone.
+    Pieces differ from each other. certainty: logit of the next piece, where all others have 0 (the RMS norm of
+    a unit vector scales it). Attention adds nothing, so a token follows from the last one alone.
     """
     tokenizer, ids = _tokenizer(pieces)
     size = len(tokenizer)

@@ -86,15 +86,19 @@ def test_full_stops_are_tokens_of_their_own(lab):
 
 # Sentences of eight tokens each, the second ended by an own mark of its script.
 SCRIPTS = {
-    "en": "Today| the| weather| is| really| very| good|. |We| walk| slowly| in| a| big| green| park.| Later| on| they| eat",
+    "en": "Today| the| weather| is| really| very| good|. |We| walk| slowly| in"
+    "| a| big| green| park.| Later| on| they| eat",
     "zh": "今天|的|天气|真的|是|非常|好|。|我们|慢慢|走|在|绿色|公园|里|吧。|后来|大家|一起|回",
     "ja": "今日|の|天気|は|とても|いい|です|。|私たち|は、|公園|を|ゆっくり|歩き|ます|よ！|その|後|みんな|で",
     "hi": "आज| मौसम| सच| में| बहुत| ही| अच्छा| है।| हम| धीरे| से| बगीचे| की| ओर| जाते| हैं।| फिर| सब| लोग| घर",
-    "ar": "هل| الطقس| جميل| اليوم| في| هذه| المدينة|؟| نعم| نحن| نمشي| ببطء| إلى| حديقة| خضراء| كبيرة؟| ثم| نعود| معا| الآن",
+    "ar": "هل| الطقس| جميل| اليوم| في| هذه| المدينة|؟| نعم| نحن| نمشي| ببطء| إلى"
+    "| حديقة| خضراء| كبيرة؟| ثم| نعود| معا| الآن",
     "ur": "آج| کا| موسم| واقعی| میں| بہت| اچھا| ہے۔| ہم| آہستہ| چلتے| ہوئے| ہرے| باغ| تک| گئے۔| پھر| سب| لوگ| گھر",
     "am": "ዛሬ| የአየሩ| ሁኔታ| በጣም| እጅግ| ጥሩ| ነው|።| እኛ| ቀስ| ብለን| ወደ| አረንጓዴ| ፓርክ| እንሄዳለን|።\n| ከዚያ| ሁላችንም| ቤት| ውስጥ",
-    "de": "Er| sagte| gestern| zu| mir|:| „Komm|!“| Ich| ging| langsam| in| den| grünen| Park| „Ja.“| Dann| aßen| wir| noch",
-    "fr": "Il| dit| alors| à| sa| mère| «\u00a0Oui|.\u00a0»| Elle| rit| et| lui| donne| du| pain|\u00a0!| Puis| ils| sont| partis",
+    "de": "Er| sagte| gestern| zu| mir|:| „Komm|!“| Ich| ging| langsam| in| den"
+    "| grünen| Park| „Ja.“| Dann| aßen| wir| noch",
+    "fr": "Il| dit| alors| à| sa| mère| «\u00a0Oui|.\u00a0»| Elle| rit| et| lui"
+    "| donne| du| pain|\u00a0!| Puis| ils| sont| partis",
 }
 
 

@@ -126,19 +126,20 @@ def test_other_ranges_are_kept_where_they_are_of_the_same_prompts():
 
 
 def test_the_prompted_model_is_measured(models, monkeypatch):
-    monkeypatch.setattr(evaluation, "MOST", 240)
+    monkeypatch.setattr(evaluation, "MOST", 40)
     said: list[str] = []
     found = evaluate(models, "embedded", "prompted", 1, ("range", "changed"), report=said.append)
     assert len(found["answers"]) == len(IN_RANGE) + len(EDGES) and found["seconds"] > 0
     assert found["summary"]["10-200"]["answers"] == len(IN_RANGE)
-    assert found["quality"]["perplexity_plain"] > 1 and 0 <= found["quality"]["rouge1"] <= 1
+    assert found["quality"]["answers"] == len(found["answers"]) and found["quality"]["perplexity_plain"] > 1
+    assert 0 <= found["quality"]["rouge1"] <= 1
     assert 0 < found["quality"]["stop_p"] <= 1 and 0 <= found["quality"]["stop_likeliest"] <= 1
     assert found["commit"] and json.dumps(found)
     more = evaluate(models, "embedded", "prompted", 1, ("words",), report=said.append, before=found)
     assert more["quality"] == found["quality"] and more["summary"]["10-200"] == found["summary"]["10-200"]
     assert more["summary"]["words"]["answers"] == 4 and set(more["commands"]) == {"range", "words"}
     other = evaluate(models, "embedded", "prompted", 1, ("words",), report=said.append, before=found | {"landing": 8})
-    assert set(other["commands"]) == set(other["summary"]) == {"words"} and other["quality"] is None
+    assert set(other["commands"]) == set(other["summary"]) == {"words"} and other["quality"]["answers"] == 4
 
 
 def test_answers_of_single_runs_are_those_of_a_batch(models, monkeypatch):
@@ -156,9 +157,6 @@ def test_a_method_without_adapter_is_refused(models, monkeypatch, tmp_path, caps
     landing = ["--method", "none", "--landing", "2", "--adapter", str(tmp_path), "--out", str(tmp_path / "out")]
     assert main(["evaluate", "length", *landing]) == 2
     assert "none has no target to land on: leave out --landing" in capsys.readouterr().err
-    landing[1] = "ldpe"
-    assert main(["evaluate", "length", *landing]) == 2
-    assert "--landing is measured with the lab's own adapters: leave out --adapter" in capsys.readouterr().err
     assert main(["evaluate", "length", "--method", "none", "--data", str(tmp_path), "--out", str(tmp_path)]) == 2
     assert "scitldr_test.jsonl cannot be read" in capsys.readouterr().err
 

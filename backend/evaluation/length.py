@@ -6,7 +6,7 @@
 
 Writes assets/results/length/<method>.json, or <method>_landing.json; with --ranges it measures these alone and keeps
 what the file holds of the others. The questions are the lab's own; FOLDER adds abstracts (scitldr_test.jsonl) and
-articles (hellobench_ht.jsonl). Greedy decoding; many responses at once, but for those that land or decay.
+articles (hellobench_ht.jsonl). Greedy decoding, one answer after another, as a person's are written.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from backend.sentences import final
 from backend.settings import LIMIT_METHODS, SIGNAL_METHODS, UNSTEERED, Method, RunSettings, Unit, Watch
 from backend.signals import SignalSettings
 from backend.signals.units import in_tokens, length
-from backend.steps import Finish
+from backend.steps import Finish, Step
 from backend.training.data import QUESTIONS, SUMMARISE
 
 IN_RANGE = (10, 20, 40, 60, 80, 100, 120, 150, 200)
@@ -206,15 +206,16 @@ def ranges_of(found: Sequence[Answer]) -> dict[str, list[Answer]]:
     return {name: group for name, group in grouped.items() if group}
 
 
-def quality(loaded: Loaded, written: Sequence[Written]) -> dict[str, float] | None:
-    """The answers beside the untouched model's own to the same prompts, cut to the same lengths; None without text.
+def quality(lab: Lab, model: str, written: Sequence[Written]) -> dict[str, float] | None:
+    """All answers beside the base model's own to the same prompts, cut to the same lengths; None without text.
 
-    loaded: the untouched model. Perplexities are under it; ROUGE and BERTScore take its own answers as references.
-    Of each pair the longer one is cut to the shorter. stop_p: mean probability under it of the last token, a full stop
-    mostly, of the answers that end as a sentence does; stop_likeliest: share where it is the likeliest.
+    Perplexities are under the base model; ROUGE and BERTScore take its own answers as references. Of each pair the
+    longer one is cut to the shorter. stop_p: mean probability under it of the last token, a full stop mostly, of the
+    answers that end as a sentence does; stop_likeliest: share where it is the likeliest.
     """
+    loaded = lab.models.load(model)
     asked = {(w.answer.kind, w.answer.prompt): w.text for w in written}
-    own = _plain(loaded, asked, max(len(w.tokens) for w in written))
+    own = _plain(lab, model, asked, max(len(w.tokens) for w in written))
     rows = []
     for w in written:
         ids, tokens = own[w.answer.kind, w.answer.prompt]
@@ -227,6 +228,7 @@ def quality(loaded: Loaded, written: Sequence[Written]) -> dict[str, float] | No
     texts = [loaded.tokenizer.decode(tokens) for _, tokens, _ in rows]
     references = [loaded.tokenizer.decode(tokens) for _, _, tokens in rows]
     return {
+        "answers": len(rows),
         "perplexity": mine,
         "perplexity_plain": plain,
         "perplexity_ratio": mine / plain,
@@ -272,16 +274,15 @@ def summaries(loaded: Loaded, written: Sequence[Written], references: Sequence[s
 
 
 def _plain(
-    loaded: Loaded, asked: dict[tuple[str, int], str], most: int
+    lab: Lab, model: str, asked: dict[tuple[str, int], str], most: int
 ) -> dict[tuple[str, int], tuple[Tensor, list[int]]]:
-    """Prompt ids and greedy answer of the untouched model, of at most so many tokens, for each prompt."""
-    requests = [Request(token_ids(RunSettings(prompt=text), loaded.tokenizer), most) for text in asked.values()]
-    room = most + max(len(request.ids) for request in requests)
-    names = list(asked)
-    return {
-        names[index]: (requests[index].ids, response.tokens)
-        for index, response in write(loaded.model, requests, end_ids(loaded), room)
-    }
+    """Prompt ids and greedy answer of the base model, of at most so many tokens, for each prompt."""
+    tokenizer, found = lab.models.load(model).tokenizer, {}
+    for name, text in asked.items():
+        settings = RunSettings(prompt=text, model=model, max_new_tokens=most, watch=Watch(enabled=False))
+        steps = [event.token for event in lab.stream(settings) if isinstance(event, Step)]
+        found[name] = token_ids(settings, tokenizer), steps
+    return found
 
 
 def _perplexity(loaded: Loaded, pairs: Sequence[tuple[Tensor, list[int]]]) -> float:
@@ -329,10 +330,6 @@ def evaluate(
     started = time.monotonic()
     if landing and (method in LIMIT_METHODS or method in UNSTEERED):
         raise ValueError(f"{method} has no target to land on: leave out --landing")
-    alone = landing > 0 or method == "exp_decay"
-    if path and alone:
-        given = "--landing" if landing else "exp_decay"
-        raise ValueError(f"{given} is measured with the lab's own adapters: leave out --adapter")
     adapter = _adapter(method, model, path)
     untouched = models.load(model)
     asked = cases(prompts(count, folder), ranges)
@@ -343,18 +340,11 @@ def evaluate(
         raise ValueError(f"{method} heeds no target of that kind: give other --ranges")
     made = {"method": method, "model": model, "landing": landing, "adapter": adapter.sha256 if adapter else None}
     result = provenance(seed=0) | made
-    if alone:
-        written = list(streamed(Lab(models), model, method, asked, landing, report))
-    else:
-        loaded = models.load(model, "bf16", adapter.path if adapter else None)
-        written = list(answers(loaded, method, asked, adapter.settings if adapter else None, report))
+    written = list(streamed(Lab(models, adapter), model, method, asked, landing, report))
     if before is None or any(before.get(name) != value for name, value in made.items()):
         before = {}
     new = [w.answer for w in written]
     kept = _others(before.get("answers", ()), new)
-    judged = [
-        w for w in written if w.answer.kind == "questions" and w.answer.plain and w.answer.target <= max(IN_RANGE)
-    ]
     short = [w for w in written if w.answer.kind == SUMMARIES]
     authors = [row["tldr"] for row in _abstracts(folder, SUMMARIES_ASKED)] if short and folder else []
     return result | {
@@ -362,7 +352,7 @@ def evaluate(
         "summaries": summaries(untouched, short, authors) if short else before.get("summaries", []),
         "answers": [_record(answer) for answer in [*kept, *new]],
         "summary": {name: summary(group) for name, group in ranges_of([*kept, *new]).items()},
-        "quality": quality(untouched, judged) if judged else before.get("quality"),
+        "quality": before.get("quality") if kept else quality(Lab(models), model, written),
         "seconds": time.monotonic() - started,
     }
 

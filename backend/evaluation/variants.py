@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -57,10 +57,14 @@ def ratio(loaded: Loaded, asked: Sequence[str]) -> dict[str, float]:
     return {"mean": float(found.mean()), "least": float(found.min()), "most": float(found.max())}
 
 
+def _always(target: int) -> Callable[[list[int]], int]:
+    return lambda _: target
+
+
 def lengths(loaded: Loaded, adapter: Adapter, asked: Sequence[str]) -> np.ndarray:
     """Tokens of the answers [prompts, TARGETS] of a model with an adapter, greedy; CAP + 1 where the cap cut one."""
     ids = [token_ids(RunSettings(prompt=text), loaded.tokenizer) for text in asked]
-    requests = [Request(each, CAP, lambda _, target=target: target) for each in ids for target in TARGETS]
+    requests = [Request(each, CAP, _always(target)) for each in ids for target in TARGETS]
     room = CAP + max(map(len, ids))
     found = np.zeros(len(requests), int)
     for index, response in write(loaded.model, requests, all_ends(loaded), room, adapter.settings):

@@ -126,10 +126,10 @@ def test_a_result_is_summed_up_beside_the_base_model(lab, written):
     compared = Compared(lab.models.load("embedded"), {"answers": rows}, [one.text for one in asked])
     found = compared.summary({"asked": 2, "answers": rows})
     assert found["asked"] == found["counted"] == 2 and found["about_the_prompt"]
-    assert found["joint_rate"] == found["all_three"]
+    assert found["joint"] == found["all_three"][0]
     assert found["perplexity"] == found["perplexity_base"] and found["repetition"] == found["repetition_base"]
     repeated = [row | {"ids": [5] * 40, "similarity": 0.0} for row in rows]
-    assert compared.summary({"asked": 2, "answers": repeated})["joint_rate"] is None
+    assert compared.summary({"asked": 2, "answers": repeated})["joint"] is None
     with pytest.raises(ValueError, match="lack 1 of the prompts"):
         Compared(lab.models.load("embedded"), {"answers": rows[:1]}, [one.text for one in asked])
 
@@ -149,7 +149,7 @@ def test_a_stopped_measurement_goes_on_and_leaves_none_out(lab):
 def test_recorded_figures_follow_from_the_recorded_answers(file: Path):
     """The conditions anew from text, ids and probabilities, by other code."""
     found = json.loads(file.read_text("utf-8"))
-    rows, summary = found["answers"], found["summary"]
+    rows, summary = found["answers"], found["summary"][found["options"]["set"]]
     assert len(rows) == found["asked"] == summary["asked"] == summary["counted"]
     assert len({(row["prompt"], row["target"]) for row in rows}) == len(rows)
     lengths = ends = joint = 0
@@ -168,7 +168,7 @@ def test_recorded_figures_follow_from_the_recorded_answers(file: Path):
         summary["repetition"] <= 1.1 * summary["repetition_base"]
         and summary["similarity"] >= 0.97 * summary["similarity_base"]
     )
-    assert summary["about_the_prompt"] is kept and (summary["joint_rate"] == summary["all_three"]) is kept
+    assert summary["about_the_prompt"] is kept and (summary["joint"] == summary["all_three"][0]) is kept
 
 
 def test_a_run_that_fails_is_an_error_and_no_answer(tmp_path):

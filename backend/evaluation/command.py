@@ -85,10 +85,10 @@ def _joint_rate(options: argparse.Namespace) -> int:
     if reference is None:
         raise ValueError("the answers are kept; to sum them up, measure the base model too: --method none")
     compared = joint_rate.Compared(lab.models.load(options.model), reference, {p.text for p, _ in cases})
-    result |= {"summary": compared.summary(result)}
+    result |= {"summary": {options.set: compared.summary(result)}}
     keep(out, result)
     say(f"{options.method}: {len(cases)} answers asked for, {len(result['answers'])} counted, none left out")
-    say(json.dumps(result["summary"], ensure_ascii=False))
+    say(json.dumps(result["summary"][options.set], ensure_ascii=False))
     if options.blind:
         options.blind.unlink(missing_ok=True)
         jsonlines.append(options.blind, compared.blind(result))

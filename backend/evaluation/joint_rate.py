@@ -218,12 +218,12 @@ def evaluate(
         raise ValueError(f"{method} has no target to land on: leave out --landing")
     if unit != "tokens" and method in LIMIT_METHODS:
         raise ValueError(f"{method} has a limit in tokens: leave out --unit")
-    made = {"method": method, "model": model, "split": split, "unit": unit, "landing": landing}
-    if before and any(before.get(name) != value for name, value in made.items()):
+    options = {"method": method, "model": model, "set": split, "unit": unit, "landing": landing}
+    if before and before.get("options") != options:
         raise ValueError("it is of another method, model or set of prompts")
     answers = [Answer(**row) for row in (before or {}).get("answers", [])]
     known = {(one.prompt, one.target) for one in answers}
-    result = provenance(seed=0) | made | {"asked": len(cases)}
+    result = provenance(seed=0) | {"options": options, "asked": len(cases)}
     for place, (prompt, target) in enumerate(cases, 1):
         if (fingerprint(prompt.text), target) not in known:
             answers.append(answer(lab, prompt, settings_of(method, prompt.text, target, unit, landing, model)))
@@ -251,7 +251,7 @@ class Compared:
 
         Rates are [share, low, high], 95 % by Wilson's interval, None of nothing. ceiling: of the base model's complete
         answers, whose length is by definition the one asked for, those that meet condition 3. chance: its texts that
-        meet conditions 1 and 3 if cut at one random place within the tolerance. joint_rate: None where 4 fails.
+        meet conditions 1 and 3 if cut at one random place within the tolerance. joint: None where 4 fails.
         """
         answers = [Answer(**row) for row in result["answers"]]
         own = [self.cut(self.base[one.prompt], len(one.ids)) for one in answers]
@@ -281,7 +281,7 @@ class Compared:
         return {
             "asked": result["asked"],
             "counted": len(answers),
-            "joint_rate": rates["all_three"] if kept else None,
+            "joint": rates["all_three"][0] if kept and rates["all_three"] else None,
             "about_the_prompt": kept,
             **rates,
             "mae": statistics.fmean(map(abs, errors)),

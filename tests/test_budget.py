@@ -1,6 +1,7 @@
 """What trainings were given: recorded by each, and held against each other."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,8 +13,8 @@ from backend.training.budget import Budget, budgets, differences
 from tests.test_training import letters, quick, tiny_loaded, trained
 
 
-def given(folder, method="ldpe", samples=None, **changes):
-    return training.train(tiny_loaded(), samples or letters(), quick(method, **changes), folder / method, str).path
+def given(folder, method="ldpe", texts=None, **changes):
+    return training.train(tiny_loaded(), texts or letters(), quick(method, **changes), folder / method, str).path
 
 
 def card(folder):
@@ -22,7 +23,7 @@ def card(folder):
 
 def test_a_training_tells_its_budget_and_every_one_before_it(tmp_path):
     first = given(tmp_path / "1")
-    second = given(tmp_path / "2", start=str(first), samples=letters(12))
+    second = given(tmp_path / "2", start=str(first), texts=letters(12))
     checksum = adapters.Adapter.load(first).sha256
     last, before = budgets(second)
     assert (before.texts, before.start, last.texts, last.start) == (24, "", 12, checksum)
@@ -35,10 +36,10 @@ def test_a_training_tells_its_budget_and_every_one_before_it(tmp_path):
 
 
 def test_texts_are_those_seen_and_their_set_has_one_hash(tmp_path):
-    few = budgets(given(tmp_path / "few", samples=letters(24), longest=20))[0]
-    again = budgets(given(tmp_path / "again", samples=letters(24)[::-1] + letters(24), longest=20))[0]
+    few = budgets(given(tmp_path / "few", texts=letters(24), longest=20))[0]
+    again = budgets(given(tmp_path / "again", texts=letters(24)[::-1] + letters(24), longest=20))[0]
     assert few.texts == again.texts == 24 and few.texts_sha256 == again.texts_sha256
-    part = budgets(given(tmp_path / "part", samples=letters(200), longest=20))[0]
+    part = budgets(given(tmp_path / "part", texts=letters(200), longest=20))[0]
     assert 24 < part.texts <= part.samples < 60
 
 
@@ -72,8 +73,9 @@ def test_what_an_earlier_version_did_not_count_is_called_unrecorded(tmp_path):
 def test_rows_are_held_equal_or_told_apart(tmp_path):
     ldpe, orpe = (given(tmp_path / "1", method) for method in ("ldpe", "orpe"))
     assert differences(ldpe, orpe) == []
-    assert differences(ldpe, given(tmp_path / "2", samples=letters(25))) == ["the texts"]
-    assert differences(ldpe, given(tmp_path / "3", samples=letters(24), **{"accumulate": 9})) == ["the label tokens"]
+    others = [replace(sample, text="others") for sample in letters()]
+    assert differences(ldpe, given(tmp_path / "2", texts=others)) == ["the texts"]
+    assert differences(ldpe, given(tmp_path / "3", samples=96)) == ["the label tokens"]
     assert differences(ldpe, given(tmp_path / "4", start=str(orpe))) == ["the number of trainings"]
 
 

@@ -72,6 +72,10 @@ def lengths(loaded: Loaded, adapter: Adapter, asked: Sequence[str]) -> np.ndarra
     return found.reshape(len(ids), len(TARGETS))
 
 
+def _always(target: int) -> Callable[[list[int]], int]:
+    return lambda _: target
+
+
 def told(pair: str, found: np.ndarray) -> dict[str, np.ndarray]:
     """What is measured of each prompt, by name: means over its answers."""
     off = found - np.array(TARGETS)

@@ -40,20 +40,15 @@ PRESETS = (
     ),
     Preset("Plain", "the model as it is", RunSettings(prompt=SKY, max_new_tokens=320, watch=Watch(layer=12))),
     Preset(
-        "LDPE 120",
-        "counts down to 120 tokens",
-        RunSettings(prompt=SKY, method="ldpe", target=120, landing=8, watch=Watch(layer=12)),
-    ),
-    Preset(
         "Λ window 48",
         "sees 48 tokens and 10 sinks",
         RunSettings(prompt=SKY, window=48, sinks=10, max_new_tokens=160, watch=Watch(layer=12)),
     ),
     Preset(
         "Dynamic × 4",
-        "the middle squeezed by four",
+        "the middle compressed by four",
         RunSettings(
-            prompt=STORY, pic="dynamic", ratio=4, initial=4, recent=64, max_new_tokens=200, watch=Watch(layer=12)
+            prompt=STORY, pic="dynamic", ratio=4, initial=4, recent=64, max_new_tokens=160, watch=Watch(layer=12)
         ),
     ),
 )

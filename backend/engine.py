@@ -101,13 +101,18 @@ class Lab:
         else goes wrong ends the run with a `Finish` whose reason is 'error', and keeps what was written.
         """
         loaded, adapter = self._prepared(settings)
-        ids = token_ids(settings, loaded.tokenizer)
+        ids, ends = token_ids(settings, loaded.tokenizer), end_ids(loaded)
+        if not ends and (settings.method == "exp_decay" or (settings.landing and settings.steered)):
+            raise ValueError(
+                "the model's files name no token that ends a response, which the decay and landing write: "
+                "choose another method and no landing, or name one as eos_token_id in its generation_config.json"
+            )
         run = _Run(
             settings=settings,
             control=control or Control(),
             runner=_runner(loaded),
             ids=ids,
-            chooser=Chooser(settings, len(ids), end_ids(loaded)),
+            chooser=Chooser(settings, len(ids), ends),
             text=TextStream(loaded.tokenizer),
         )
         if adapter is not None and adapter.settings is not None:

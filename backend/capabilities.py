@@ -17,6 +17,8 @@ ROPE_FAMILIES = LLAMA_SHAPED | {"gpt_neox", "gptj"}
 ALIBI_FAMILIES = frozenset({"mpt"})
 LEARNED_POSITION_FAMILIES = frozenset({"gpt2", "gpt_neo", "gpt_bigcode", "opt", "biogpt"})
 FIXED_ROPE_TYPES = frozenset({"default", "linear", "llama3", "yarn"})
+# Families whose attention leaves part of a head unrotated where their config says so; the others rotate all of it.
+PARTIAL_FAMILIES = frozenset({"gpt_neox", "gptj"})
 GPTJ_BASE = 10_000.0
 # Weights of a model that may be held twice, as transformers has them and as the fused path does.
 LARGEST = 2_000_000_000
@@ -104,7 +106,22 @@ def unrunnable(config: PreTrainedConfig) -> str | None:
             f"The model's RoPE frequencies ({kind}) change with the length, so keys cannot be rotated once and kept: "
             f"choose a model whose rope_type is one of {', '.join(sorted(FIXED_ROPE_TYPES))}."
         )
+    if family in ROPE_FAMILIES and not _rotatable(config):
+        return (
+            f"The config rotates {rotated(config)} of {head_dim(config)} dimensions of a head ({kind}), which {family} "
+            "cannot do: correct it, or choose another model."
+        )
     return None
+
+
+def rotated(config: PreTrainedConfig) -> int:
+    """Dimensions of a head for which transformers makes frequencies, by the model's family and rope type."""
+    if config.model_type == "gptj":
+        return config.rotary_dim or config.n_embd
+    rope = config.rope_parameters
+    # The families that rotate whole heads heed the factor, and then fail, where the rope type is not the plain one.
+    heeded = config.model_type in PARTIAL_FAMILIES or rope["rope_type"] != "default"
+    return int(head_dim(config) * rope.get("partial_rotary_factor", 1.0)) if heeded else head_dim(config)
 
 
 def fusable(config: PreTrainedConfig) -> bool:
@@ -170,6 +187,14 @@ def _rope(config: PreTrainedConfig) -> tuple[str, float] | None:
     if not isinstance(found, dict) or "rope_theta" not in found:
         return None
     return found.get("rope_type", "default"), float(found["rope_theta"])
+
+
+def _rotatable(config: PreTrainedConfig) -> bool:
+    """Whether transformers' attention can rotate what the config asks for; GPT-NeoX's takes odd widths as the next."""
+    width, whole = rotated(config), head_dim(config)
+    if config.model_type == "gpt_neox":
+        return 0 < width + width % 2 <= whole
+    return width in range(2, whole + 1, 2) if config.model_type == "gptj" else width == whole
 
 
 def _slides(config: PreTrainedConfig) -> bool:

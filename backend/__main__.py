@@ -236,6 +236,9 @@ def main(arguments: list[str] | None = None) -> int:
     except ValueError as error:
         print(_sentence(error) if isinstance(error, ValidationError) else error, file=sys.stderr)
         return WRONG
+    except FloatingPointError as error:
+        print(error, file=sys.stderr)
+        return FAILED
     except BrokenPipeError:
         # The reader has gone (`| head`): nothing is left to say, and the interpreter must not flush into the pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

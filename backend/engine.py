@@ -326,6 +326,8 @@ def _advice(error: Exception, tokens: int) -> str:
             f"Memory ran out after {tokens:,} tokens: choose a lower cap on new tokens, a shorter prompt, a Λ window "
             "or a smaller model."
         )
+    if isinstance(error, FloatingPointError):
+        return str(error)
     what = f"{type(error).__name__}: {error}".splitlines()[0].rstrip(".: ")
     return f"The run failed after {tokens:,} tokens ({what}): try again, or change the settings."
 

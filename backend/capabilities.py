@@ -3,9 +3,11 @@ from __future__ import annotations
 
 import importlib.util
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import torch
+
+from backend.settings import Precision
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
@@ -54,8 +56,13 @@ class Capabilities:
     unsupported: dict[str, str]
 
 
-def describe(name: str, model: PreTrainedModel, precision: str) -> Capabilities:
-    """The capabilities of `model`, known to the user as `name` and loaded at `precision`."""
+def describe(
+    name: str, model: PreTrainedModel, precision: str, reasons: dict[str, str] | None = None
+) -> Capabilities:
+    """The capabilities of `model`, known to the user as `name` and loaded at `precision`.
+
+    reasons: what is unsupported, by the config as stored; by the model's own, which tells of its quantisation, without.
+    """
     config = model.config
     heads, width = config.num_attention_heads, config.hidden_size
     rope = _rope(config)
@@ -75,7 +82,7 @@ def describe(name: str, model: PreTrainedModel, precision: str) -> Capabilities:
         rope_base=rope[1] if rope else None,
         precision=precision,
         device=str(model.device),
-        unsupported=unsupported(config, model.device),
+        unsupported=unsupported(config, model.device) if reasons is None else reasons,
     )
 
 
@@ -124,6 +131,16 @@ def rotated(config: PreTrainedConfig) -> int:
     return int(head_dim(config) * rope.get("partial_rotary_factor", 1.0)) if heeded else head_dim(config)
 
 
+def unadaptable(precision: str) -> str | None:
+    """Why a length method with an adapter cannot run at a precision, and what to do instead; None where it can."""
+    if precision != "int4":
+        return None
+    return (
+        "int4 rounds away what the adapter of a length method has learned: choose bf16, fp32, int8 or 4bit for it, or "
+        "a method without an adapter (none, prompted or exp_decay)"
+    )
+
+
 def fusable(config: PreTrainedConfig) -> bool:
     """Whether the fused path on the CPU covers such a model, with int8 and int4 weights of the lab's own."""
     # The compiler behind it takes a second to import, which the page does not wait for when it starts.
@@ -135,6 +152,20 @@ def fusable(config: PreTrainedConfig) -> bool:
         and head_dim(config) % LANES == 0
         and _weights(config) <= LARGEST
     )
+
+
+def stored_precision(config: PreTrainedConfig) -> str | None:
+    """The precision of weights that a folder stores quantised, None for plain ones.
+
+    4bit and int8 by bitsandbytes; other kinds by their own name, which is no precision of the lab's.
+    """
+    stored = getattr(config, "quantization_config", None)
+    if not stored:
+        return None
+    how = stored if isinstance(stored, dict) else stored.to_dict()
+    if how.get("load_in_4bit"):
+        return "4bit"
+    return "int8" if how.get("load_in_8bit") else str(how.get("quant_method", "an unknown kind"))
 
 
 def head_dim(config: PreTrainedConfig) -> int:
@@ -163,8 +194,10 @@ def _unsupported_positions(config: PreTrainedConfig) -> dict[str, str]:
 
 
 def _unsupported_precisions(config: PreTrainedConfig, device: torch.device) -> dict[str, str]:
-    reasons, packed = {}, device.type != "cuda" and fusable(config)
     missing = importlib.util.find_spec("bitsandbytes") is None
+    if kind := stored_precision(config):
+        return _others_than(kind, missing)
+    reasons, packed = {}, device.type != "cuda" and fusable(config)
     if missing:
         instead = "bf16 or int8" if packed else "bf16"
         reasons["4bit"] = f"4-bit weights need bitsandbytes, which has no build here: choose {instead}."
@@ -177,6 +210,18 @@ def _unsupported_precisions(config: PreTrainedConfig, device: torch.device) -> d
         what = "its size or shape" if config.model_type in LLAMA_SHAPED else f"the layers of {config.model_type}"
         reasons["int4"] = f"The lab's int4 weights do not cover {what}: choose {instead}."
     return reasons
+
+
+def _others_than(kind: str, missing: bool) -> dict[str, str]:
+    """Why weights that are stored quantised run at their own precision alone. missing: bitsandbytes."""
+    precisions = get_args(Precision)
+    if kind not in precisions:
+        why = f"The weights are stored quantised by {kind}, which the lab does not run"
+    elif missing:
+        why = f"The weights are stored as {kind} of bitsandbytes, which has no build here"
+    else:
+        return dict.fromkeys(set(precisions) - {kind}, f"The weights are stored as {kind} and stay so: choose {kind}.")
+    return dict.fromkeys(precisions, f"{why}: choose a copy of the model that is not quantised.")
 
 
 def _rope(config: PreTrainedConfig) -> tuple[str, float] | None:

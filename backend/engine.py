@@ -126,7 +126,7 @@ class Lab:
 
     def _prepared(self, settings: RunSettings) -> tuple[Loaded, Adapter | None]:
         """The loaded model, and the method's adapter where it has one."""
-        adapter = adapters.required(settings.method, settings.model)
+        adapter = adapters.required(settings.method, settings.model, settings.precision)
         loaded = self.models.load(settings.model, settings.precision, adapter.path if adapter else None)
         if adapter is not None:
             adapter.check_width(loaded.capabilities.width)

@@ -14,8 +14,18 @@ from app.model import ModelChoice
 from app.share import flat, settings_of
 from backend import adapters
 from backend.adapters import LongformSettings
-from backend.capabilities import Capabilities
-from backend.settings import CAP, LIMIT_METHODS, LONG_METHODS, UNSTEERED, Method, RunSettings, Unit, cap_for
+from backend.capabilities import Capabilities, unadaptable
+from backend.settings import (
+    ADAPTER_METHODS,
+    CAP,
+    LIMIT_METHODS,
+    LONG_METHODS,
+    UNSTEERED,
+    Method,
+    RunSettings,
+    Unit,
+    cap_for,
+)
 
 DEFAULT_PROMPT = "Why is the sky blue, and why does it turn red in the evening?"
 _PLAIN = RunSettings(prompt=DEFAULT_PROMPT)
@@ -271,7 +281,9 @@ def trained_positions(method: Method, model: str) -> LongformSettings | None:
 
 
 def gates(form: Form, can: Capabilities, missing: Mapping[Any, str | None]) -> dict[Any, Any]:
-    """Updates that switch off, with the reason, what the model does not allow."""
+    """Updates that switch off, with the reason, what the model and its precision do not allow."""
+    if why := unadaptable(can.precision):
+        missing = {**missing, **dict.fromkeys(ADAPTER_METHODS, why)}
     window = can.unsupported.get("window", "")
     return {
         form.limit: gr.update(**_limit(missing)),

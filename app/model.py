@@ -143,10 +143,14 @@ def _numbers(count: int) -> list[tuple[str, int]]:
     return [(str(i), i) for i in range(count)]
 
 
+def _parameters(count: int) -> str:
+    return f"{count / 1e6:,.0f} M parameters" if count >= 1e6 else f"{count:,} parameters"
+
+
 def _described(can: Capabilities) -> str:
     name = "SmolLM2-135M-Instruct" if can.model == "embedded" else can.model
     trained = f"trained for {can.training_length:,} tokens" if can.training_length else "training length unknown"
     return (
-        f"{name}, {can.parameters / 1e6:,.0f} M parameters · {can.layers} layers of {can.heads} heads · {trained} · "
+        f"{name}, {_parameters(can.parameters)} · {can.layers} layers of {can.heads} heads · {trained} · "
         f"{can.precision} on {can.device}"
     )

@@ -157,7 +157,8 @@ def _heeding(options: argparse.Namespace) -> dict[str, Method]:
 
     if not hasattr(options, "target") or hasattr(options, "method"):
         return {}
-    trained = adapters.available(getattr(options, "model", "embedded"))["ldpe"] is None
+    model, precision = getattr(options, "model", "embedded"), getattr(options, "precision", "bf16")
+    trained = adapters.available(model, precision)["ldpe"] is None
     return {"method": "ldpe" if trained else "prompted"}
 
 
@@ -236,6 +237,9 @@ def main(arguments: list[str] | None = None) -> int:
     except ValueError as error:
         print(_sentence(error) if isinstance(error, ValidationError) else error, file=sys.stderr)
         return WRONG
+    except FloatingPointError as error:
+        print(error, file=sys.stderr)
+        return FAILED
     except BrokenPipeError:
         # The reader has gone (`| head`): nothing is left to say, and the interpreter must not flush into the pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

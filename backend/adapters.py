@@ -19,7 +19,8 @@ from typing import Any, Literal, cast, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors import SafetensorError, safe_open
 
-from backend.embedded import HUB_COPY
+from backend.capabilities import unadaptable
+from backend.embedded import HUB_COPY, named
 from backend.positions import Policy
 from backend.settings import ADAPTER_METHODS, Method
 from backend.signals import SignalSettings
@@ -113,7 +114,7 @@ class Adapter:
 
 def base_of(model: str) -> str:
     """The id under which a model's adapters are stored: the embedded model and its hub copy share theirs."""
-    return HUB_COPY if model == "embedded" else model
+    return HUB_COPY if model == "embedded" else named(model)
 
 
 def find(method: Method, model: str) -> Adapter | None:
@@ -127,17 +128,19 @@ def find(method: Method, model: str) -> Adapter | None:
     return fitting
 
 
-def required(method: Method, model: str) -> Adapter | None:
+def required(method: Method, model: str, precision: str = "bf16") -> Adapter | None:
     """The adapter of a length method, None for one without. ValueError with the reason where it cannot be used."""
+    if method in ADAPTER_METHODS and (why := unadaptable(precision)):
+        raise ValueError(why)
     adapter = find(method, model)
     if adapter is None and method in ADAPTER_METHODS:
-        raise ValueError(_missing(method, model))
+        raise ValueError(_missing(method, model, precision))
     return adapter
 
 
-def available(model: str) -> dict[str, str | None]:
+def available(model: str, precision: str = "bf16") -> dict[str, str | None]:
     """Every length method, with the reason why it cannot be used on a model, or None where it can."""
-    return {method: _missing(method, model) for method in get_args(Method)}
+    return {method: _missing(method, model, precision) for method in get_args(Method)}
 
 
 def outdated(measured: Mapping[str, Mapping[str, Any]], model: str) -> list[str]:
@@ -187,9 +190,11 @@ def _folders(method: Method) -> Iterator[Path]:
     return (folder for folder in candidates if any((folder / name).is_file() for name in (CONFIG, WEIGHTS, SIGNAL)))
 
 
-def _missing(method: Method, model: str) -> str | None:
+def _missing(method: Method, model: str, precision: str) -> str | None:
     if method not in ADAPTER_METHODS:
         return None
+    if why := unadaptable(precision):
+        return why
     try:
         if find(method, model):
             return None

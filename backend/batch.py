@@ -17,6 +17,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from backend.capabilities import LLAMA_SHAPED, head_dim
+from backend.finite import check_finite
 from backend.positions import Policy, Rope
 from backend.positions.policy import NEAR, SQUEEZED
 from backend.signals import SignalSettings, prompt_norms, signal_rows
@@ -89,7 +90,7 @@ def write(
 
     room: longest prompt and response together, in tokens. ends: ids of the end mark. signal: shows each request's
     goal. policy: plain without. ValueError for a model of another shape, a window, a request that needs more room, or
-    a prompt that dynamic PIC would compress by itself.
+    a prompt that dynamic PIC would compress by itself; FloatingPointError where the logits are not finite.
     """
     policy = policy or Policy()
     if model.config.model_type not in LLAMA_SHAPED:
@@ -255,6 +256,7 @@ class _Batch:
 
     def _chosen(self, hidden: Tensor, rows: list[_Row]) -> list[int]:
         scores, sampling = self.model.get_output_embeddings()(hidden).float(), self.sampling
+        check_finite(scores)
         if sampling.temperature == 0:
             return scores.argmax(-1).tolist()
         return [

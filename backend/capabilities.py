@@ -3,9 +3,11 @@ from __future__ import annotations
 
 import importlib.util
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import torch
+
+from backend.settings import Precision
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
@@ -17,6 +19,8 @@ ROPE_FAMILIES = LLAMA_SHAPED | {"gpt_neox", "gptj"}
 ALIBI_FAMILIES = frozenset({"mpt"})
 LEARNED_POSITION_FAMILIES = frozenset({"gpt2", "gpt_neo", "gpt_bigcode", "opt", "biogpt"})
 FIXED_ROPE_TYPES = frozenset({"default", "linear", "llama3", "yarn"})
+# Families whose attention leaves part of a head unrotated where their config says so; the others rotate all of it.
+PARTIAL_FAMILIES = frozenset({"gpt_neox", "gptj"})
 GPTJ_BASE = 10_000.0
 # Weights of a model that may be held twice, as transformers has them and as the fused path does.
 LARGEST = 2_000_000_000
@@ -52,8 +56,13 @@ class Capabilities:
     unsupported: dict[str, str]
 
 
-def describe(name: str, model: PreTrainedModel, precision: str) -> Capabilities:
-    """The capabilities of `model`, known to the user as `name` and loaded at `precision`."""
+def describe(
+    name: str, model: PreTrainedModel, precision: str, reasons: dict[str, str] | None = None
+) -> Capabilities:
+    """The capabilities of `model`, known to the user as `name` and loaded at `precision`.
+
+    reasons: what is unsupported, by the config as stored; by the model's own, which tells of its quantisation, without.
+    """
     config = model.config
     heads, width = config.num_attention_heads, config.hidden_size
     rope = _rope(config)
@@ -73,7 +82,7 @@ def describe(name: str, model: PreTrainedModel, precision: str) -> Capabilities:
         rope_base=rope[1] if rope else None,
         precision=precision,
         device=str(model.device),
-        unsupported=unsupported(config, model.device),
+        unsupported=unsupported(config, model.device) if reasons is None else reasons,
     )
 
 
@@ -104,7 +113,32 @@ def unrunnable(config: PreTrainedConfig) -> str | None:
             f"The model's RoPE frequencies ({kind}) change with the length, so keys cannot be rotated once and kept: "
             f"choose a model whose rope_type is one of {', '.join(sorted(FIXED_ROPE_TYPES))}."
         )
+    if family in ROPE_FAMILIES and not _rotatable(config):
+        return (
+            f"The config rotates {rotated(config)} of {head_dim(config)} dimensions of a head ({kind}), which {family} "
+            "cannot do: correct it, or choose another model."
+        )
     return None
+
+
+def rotated(config: PreTrainedConfig) -> int:
+    """Dimensions of a head for which transformers makes frequencies, by the model's family and rope type."""
+    if config.model_type == "gptj":
+        return config.rotary_dim or config.n_embd
+    rope = config.rope_parameters
+    # The families that rotate whole heads heed the factor, and then fail, where the rope type is not the plain one.
+    heeded = config.model_type in PARTIAL_FAMILIES or rope["rope_type"] != "default"
+    return int(head_dim(config) * rope.get("partial_rotary_factor", 1.0)) if heeded else head_dim(config)
+
+
+def unadaptable(precision: str) -> str | None:
+    """Why a length method with an adapter cannot run at a precision, and what to do instead; None where it can."""
+    if precision != "int4":
+        return None
+    return (
+        "int4 rounds away what the adapter of a length method has learned: choose bf16, fp32, int8 or 4bit for it, or "
+        "a method without an adapter (none, prompted or exp_decay)"
+    )
 
 
 def fusable(config: PreTrainedConfig) -> bool:
@@ -118,6 +152,20 @@ def fusable(config: PreTrainedConfig) -> bool:
         and head_dim(config) % LANES == 0
         and _weights(config) <= LARGEST
     )
+
+
+def stored_precision(config: PreTrainedConfig) -> str | None:
+    """The precision of weights that a folder stores quantised, None for plain ones.
+
+    4bit and int8 by bitsandbytes; other kinds by their own name, which is no precision of the lab's.
+    """
+    stored = getattr(config, "quantization_config", None)
+    if not stored:
+        return None
+    how = stored if isinstance(stored, dict) else stored.to_dict()
+    if how.get("load_in_4bit"):
+        return "4bit"
+    return "int8" if how.get("load_in_8bit") else str(how.get("quant_method", "an unknown kind"))
 
 
 def head_dim(config: PreTrainedConfig) -> int:
@@ -146,8 +194,10 @@ def _unsupported_positions(config: PreTrainedConfig) -> dict[str, str]:
 
 
 def _unsupported_precisions(config: PreTrainedConfig, device: torch.device) -> dict[str, str]:
-    reasons, packed = {}, device.type != "cuda" and fusable(config)
     missing = importlib.util.find_spec("bitsandbytes") is None
+    if kind := stored_precision(config):
+        return _others_than(kind, missing)
+    reasons, packed = {}, device.type != "cuda" and fusable(config)
     if missing:
         instead = "bf16 or int8" if packed else "bf16"
         reasons["4bit"] = f"4-bit weights need bitsandbytes, which has no build here: choose {instead}."
@@ -162,6 +212,18 @@ def _unsupported_precisions(config: PreTrainedConfig, device: torch.device) -> d
     return reasons
 
 
+def _others_than(kind: str, missing: bool) -> dict[str, str]:
+    """Why weights that are stored quantised run at their own precision alone. missing: bitsandbytes."""
+    precisions = get_args(Precision)
+    if kind not in precisions:
+        why = f"The weights are stored quantised by {kind}, which the lab does not run"
+    elif missing:
+        why = f"The weights are stored as {kind} of bitsandbytes, which has no build here"
+    else:
+        return dict.fromkeys(set(precisions) - {kind}, f"The weights are stored as {kind} and stay so: choose {kind}.")
+    return dict.fromkeys(precisions, f"{why}: choose a copy of the model that is not quantised.")
+
+
 def _rope(config: PreTrainedConfig) -> tuple[str, float] | None:
     """(type, base) of the model's RoPE, or None."""
     if config.model_type == "gptj":
@@ -170,6 +232,14 @@ def _rope(config: PreTrainedConfig) -> tuple[str, float] | None:
     if not isinstance(found, dict) or "rope_theta" not in found:
         return None
     return found.get("rope_type", "default"), float(found["rope_theta"])
+
+
+def _rotatable(config: PreTrainedConfig) -> bool:
+    """Whether transformers' attention can rotate what the config asks for; GPT-NeoX's takes odd widths as the next."""
+    width, whole = rotated(config), head_dim(config)
+    if config.model_type == "gpt_neox":
+        return 0 < width + width % 2 <= whole
+    return width in range(2, whole + 1, 2) if config.model_type == "gptj" else width == whole
 
 
 def _slides(config: PreTrainedConfig) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
+from backend.finite import check_finite
 from backend.settings import RunSettings
 
 if TYPE_CHECKING:
@@ -39,9 +40,11 @@ class Chooser:
     def choose(self, logits: Tensor, read: list[int], goal: int | None, planned: int | None = None) -> Choice:
         """logits [vocabulary] in float32, token ids read so far, goal in tokens (for the decaying penalty).
 
-        planned: the token that was chosen before, to be described alone.
+        planned: the token that was chosen before, to be described alone. FloatingPointError where the logits are not
+        finite.
         """
         scores = logits.cpu()
+        check_finite(scores)
         log_p = torch.log_softmax(scores, -1)
         token = self._next(scores, read, goal) if planned is None else planned
         p = log_p.exp()

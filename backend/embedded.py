@@ -29,6 +29,11 @@ class ModelError(ValueError):
     """A model that cannot be had; the message is a sentence that says what to do."""
 
 
+def named(model: str) -> str:
+    """The one name of a model: a local folder's without what its path says twice or at its end, others as they are."""
+    return str(Path(model)) if model != "embedded" and model and Path(model).is_dir() else model
+
+
 def cache() -> Path:
     """Where converted models are kept: $LENGTH_LAB_CACHE, else `.cache` beside the code."""
     return Path(os.environ.get("LENGTH_LAB_CACHE") or Path(__file__).parents[1] / ".cache").absolute()

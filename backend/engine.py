@@ -103,13 +103,18 @@ class Lab:
         else goes wrong ends the run with a `Finish` whose reason is 'error', and keeps what was written.
         """
         loaded, adapter = self._prepared(settings)
-        ids = token_ids(settings, loaded.tokenizer)
+        ids, ends = token_ids(settings, loaded.tokenizer), end_ids(loaded)
+        if not ends and (settings.method == "exp_decay" or (settings.landing and settings.steered)):
+            raise ValueError(
+                "the model's files name no token that ends a response, which the decay and landing write: "
+                "choose another method and no landing, or name one as eos_token_id in its generation_config.json"
+            )
         run = _Run(
             settings=settings,
             control=control or Control(),
             runner=_runner(loaded),
             ids=ids,
-            chooser=Chooser(settings, len(ids), end_ids(loaded)),
+            chooser=Chooser(settings, len(ids), ends),
             text=TextStream(loaded.tokenizer),
         )
         if adapter is not None and adapter.settings is not None:
@@ -125,7 +130,8 @@ class Lab:
     def _prepared(self, settings: RunSettings) -> tuple[Loaded, Adapter | None]:
         """The loaded model, and the method's adapter where it has one."""
         own = self._adapter is not None and self._adapter.method == settings.method
-        adapter = self._adapter if own else adapters.required(settings.method, settings.model)
+        required = adapters.required(settings.method, settings.model, settings.precision)
+        adapter = self._adapter if own else required
         loaded = self.models.load(settings.model, settings.precision, adapter.path if adapter else None)
         if adapter is not None:
             adapter.check_width(loaded.capabilities.width)
@@ -327,6 +333,8 @@ def _advice(error: Exception, tokens: int) -> str:
             f"Memory ran out after {tokens:,} tokens: choose a lower cap on new tokens, a shorter prompt, a Λ window "
             "or a smaller model."
         )
+    if isinstance(error, FloatingPointError):
+        return str(error)
     what = f"{type(error).__name__}: {error}".splitlines()[0].rstrip(".: ")
     return f"The run failed after {tokens:,} tokens ({what}): try again, or change the settings."
 

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from backend.cache import FramedCache
+from backend.finite import check_finite
 from backend.sentences import final, stops
 from backend.settings import Unit
 from backend.signals import SignalContext
@@ -121,6 +122,7 @@ class Landing:
         most = min(max(self._in_tokens(goal, written), len(written)) + SLACK, self.cap)
         while True:
             # On the CPU the same draws on every device.
+            check_finite(logits)
             likely = torch.log_softmax(logits.cpu(), -1)
             text = self.tokenizer.decode(tokens, skip_special_tokens=True)
             token = _chosen(likely, random, temperature)

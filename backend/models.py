@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, get_args
 import torch
 
 from backend import embedded
-from backend.capabilities import Capabilities, describe, fusable, unsupported
-from backend.embedded import ModelError
+from backend.capabilities import Capabilities, describe, fusable, stored_precision, unadaptable, unsupported
+from backend.embedded import ModelError, named
 from backend.settings import Precision
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ __all__ = ["Capabilities", "Loaded", "ModelError", "Models", "allowed"]
 ALLOW_LIST = Path(__file__).parents[1] / "assets" / "models.json"
 KEPT = 3
 HUB_SECONDS = 10
+PACKED_ROWS = 32
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def allowed(file: Path | None = None, more: Iterable[str] = ()) -> list[str]:
     A name is 'embedded', a hub id or a local folder. Raises ModelError when the file is not such a list.
     """
     names = _read_names(ALLOW_LIST) + (_read_names(file) if file else []) + list(more)
-    return list(dict.fromkeys(names))
+    return list(dict.fromkeys(map(named, names)))
 
 
 def _read_names(file: Path) -> list[str]:
@@ -72,7 +73,7 @@ class Models:
     """
 
     def __init__(self, names: Iterable[str] | None = None, kept: int = KEPT) -> None:
-        self._names = list(allowed() if names is None else names)
+        self._names = list(dict.fromkeys(map(named, allowed() if names is None else names)))
         self._kept = kept
         self._slots: OrderedDict[tuple[str, str, Path | None], _Slot] = OrderedDict()
         self._guard = threading.Lock()
@@ -87,7 +88,10 @@ class Models:
         Callers asking for the same thing at once share one load. Raises ModelError with a sentence that says what
         to do: name not allowed, no access, damaged files, precision that cannot be had here.
         """
+        model = named(model)
         self._check(model, precision)
+        if adapter and (why := unadaptable(precision)):
+            raise ModelError(why)
         key = (model, precision, adapter.resolve() if adapter else None)
         with self._guard:
             slot = self._slots.setdefault(key, _Slot())
@@ -103,6 +107,7 @@ class Models:
 
         Raises ModelError as `load` does.
         """
+        model = named(model)
         with self._guard:
             held = [slot.loaded for key, slot in self._slots.items() if key[:2] == (model, precision) and slot.loaded]
         return (held[0] if held else self.load(model, precision)).capabilities
@@ -149,16 +154,40 @@ def out_of_memory(error: BaseException) -> bool:
 
 
 def _load(name: str, precision: str, adapter: Path | None) -> Loaded:
+    try:
+        return _read(name, precision, adapter)
+    except Exception as error:
+        if isinstance(error, ModelError) or out_of_memory(error):
+            raise
+        raise ModelError(_unusable(name, error)) from error
+
+
+def _read(name: str, precision: str, adapter: Path | None) -> Loaded:
+    from transformers import AutoTokenizer
+
     where = _locate(name)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    config = _config(name, where)
-    if why := unsupported(config, device).get(precision):
+    config, tokenizer = _config(name, where), AutoTokenizer.from_pretrained(**where)
+    reasons = unsupported(config, device)
+    if why := reasons.get(precision):
         raise ModelError(why)
+    _check_sizes(name, config, tokenizer)
     model = _weights(name, where, config, precision, device)
     if adapter:
         model = _with_adapter(model, adapter)
     model.eval().requires_grad_(False)
-    return Loaded(model, _tokenizer(name, where), describe(name, model, precision))
+    return Loaded(model, tokenizer, describe(name, model, precision, reasons))
+
+
+def _check_sizes(name: str, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> None:
+    """ModelError where the tokenizer writes ids for which the model has no embedding."""
+    last = max(tokenizer.get_vocab().values(), default=-1)
+    if last >= config.vocab_size:
+        raise ModelError(
+            f"the tokenizer of '{name}' goes up to token {last:,} ({tokenizer.convert_ids_to_tokens(last)}) and its "
+            f"model has {config.vocab_size:,} embeddings, from 0 to {config.vocab_size - 1:,}: save the tokenizer "
+            "without the tokens beyond, or a model with more (resize_token_embeddings)"
+        )
 
 
 def _locate(name: str) -> dict[str, Any]:
@@ -200,10 +229,7 @@ def _gated(repo: str) -> str:
 def _config(name: str, where: dict[str, Any]) -> PreTrainedConfig:
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    try:
-        config = AutoConfig.from_pretrained(**where)
-    except Exception as error:
-        raise ModelError(_unusable(name, error)) from error
+    config = AutoConfig.from_pretrained(**where)
     if type(config) not in AutoModelForCausalLM._model_mapping:
         raise ModelError(f"'{name}' ({config.model_type}) is not a causal language model: choose one that writes text")
     return config
@@ -222,13 +248,9 @@ def _weights(
         options["quantization_config"] = quantisation
     if device.type == "cuda":
         options["device_map"] = {"": device}
-    try:
-        loaded: Any = AutoModelForCausalLM.from_pretrained(**where, **options, output_loading_info=True)
-    except Exception as error:
-        if out_of_memory(error):
-            raise
-        raise ModelError(_unusable(name, error)) from error
+    loaded: Any = AutoModelForCausalLM.from_pretrained(**where, **options, output_loading_info=True)
     model, report = loaded
+    _pack_by_shape(model)
     if report["missing_keys"] or report["mismatched_keys"]:
         raise ModelError(f"'{name}' lacks some of its weights: {_remedy(name)}")
     return model
@@ -237,6 +259,8 @@ def _weights(
 def _quantisation(precision: str, device: torch.device, config: PreTrainedConfig) -> BitsAndBytesConfig | None:
     from transformers import BitsAndBytesConfig
 
+    if stored_precision(config):
+        return None
     if precision == "4bit":
         return BitsAndBytesConfig(
             load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16
@@ -247,13 +271,19 @@ def _quantisation(precision: str, device: torch.device, config: PreTrainedConfig
     return None
 
 
-def _tokenizer(name: str, where: dict[str, Any]) -> PreTrainedTokenizerBase:
-    from transformers import AutoTokenizer
+def _pack_by_shape(model: PreTrainedModel) -> None:
+    """Keeps 4-bit weights of other widths from the layout that bitsandbytes has for CPUs with AVX512-BF16.
 
-    try:
-        return AutoTokenizer.from_pretrained(**where)
-    except Exception as error:
-        raise ModelError(_unusable(name, error)) from error
+    It packs rows by PACKED_ROWS and needs whole blocks along a row, and fails at the first token where there are none.
+    """
+    if model.device.type != "cpu" or not getattr(model, "is_loaded_in_4bit", False):
+        return
+    from bitsandbytes.nn import Linear4bit
+
+    for layer in model.modules():
+        if isinstance(layer, Linear4bit):
+            whole = layer.in_features % layer.weight.blocksize == 0 and layer.out_features % PACKED_ROWS == 0
+            layer.support_avx512bf16_for_cpu = layer.support_avx512bf16_for_cpu and whole
 
 
 def _with_adapter(model: PreTrainedModel, adapter: Path) -> PreTrainedModel:

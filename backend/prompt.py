@@ -40,12 +40,14 @@ def token_ids(settings: RunSettings, tokenizer: PreTrainedTokenizerBase) -> Tens
 
 
 def end_ids(loaded: Loaded) -> list[int]:
-    """Ids that end a response: those of the generation config, or the tokenizer's."""
-    found = loaded.model.generation_config.eos_token_id if loaded.model.generation_config else None
-    found = loaded.tokenizer.eos_token_id if found is None else found
-    if found is None:
-        return []
-    return list(found) if isinstance(found, (list, tuple)) else [int(found)]
+    """Ids that end a response: those of the generation config, then the tokenizer's own; none where neither has one.
+
+    Ids that the model cannot write are left out: transformers' generate takes them, and never meets them.
+    """
+    config = loaded.model.generation_config
+    stored = config.eos_token_id if config else None
+    named = [*(stored if isinstance(stored, (list, tuple)) else [stored]), loaded.tokenizer.eos_token_id]
+    return list(dict.fromkeys(int(end) for end in named if end is not None and 0 <= end < loaded.capabilities.vocab))
 
 
 class TextStream:

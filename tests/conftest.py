@@ -4,6 +4,7 @@ The tests state what the CPU does, to the bit. `LENGTH_LAB_TEST_GPU=1 make test 
 """
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,7 @@ from tokenizers.pre_tokenizers import ByteLevel
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
+from backend import models as models_module
 from backend.models import Loaded, Models
 
 VOCAB = 128
@@ -43,6 +45,10 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "mpt": {"d_model": 64, "n_layers": 3, "n_heads": 4, "max_seq_len": 512},
 }
 ENDS: dict[str, Any] = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 2}
+
+needs_bitsandbytes = pytest.mark.skipif(
+    importlib.util.find_spec("bitsandbytes") is None, reason="bitsandbytes has no build for this platform"
+)
 
 torch.set_num_threads(2)
 
@@ -98,6 +104,15 @@ def lab(models: Models):
     from backend import Lab
 
     return Lab(models)
+
+
+@pytest.fixture
+def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the models really loaded, in order."""
+    seen: list[str] = []
+    load = models_module._load
+    monkeypatch.setattr(models_module, "_load", lambda name, *rest: (seen.append(name), load(name, *rest))[1])
+    return seen
 
 
 @pytest.fixture(scope="session")

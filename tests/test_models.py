@@ -1,7 +1,6 @@
 """Models: the allow-list, loading at every precision, adapters, capabilities, sharing, and clear errors."""
 from __future__ import annotations
 
-import importlib.util
 import json
 import threading
 import time
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
-from conftest import FAMILIES, tiny_tokenizer
+from conftest import FAMILIES, needs_bitsandbytes, tiny_tokenizer
 from peft import LoraConfig, get_peft_model
 from transformers import AutoConfig, BloomConfig, GPT2Config, T5Config
 
@@ -24,9 +23,6 @@ from backend.models import Loaded, ModelError, Models, allowed
 IDS = torch.tensor([[5, 6, 7, 8, 9, 10]])
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 SMALL = {"num_hidden_layers": 2}
-needs_bitsandbytes = pytest.mark.skipif(
-    importlib.util.find_spec("bitsandbytes") is None, reason="bitsandbytes has no build for this platform"
-)
 
 
 def loaded(folder: Path, precision: str = "fp32", adapter: Path | None = None) -> Loaded:
@@ -315,15 +311,6 @@ def test_code_in_a_model_folder_never_runs(tmp_path: Path):
     with pytest.raises(ModelError, match="could not be loaded"):
         loaded(tmp_path)
     assert not ran.exists()
-
-
-@pytest.fixture
-def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the models really loaded, in order."""
-    seen: list[str] = []
-    load = module._load
-    monkeypatch.setattr(module, "_load", lambda name, *rest: (seen.append(name), load(name, *rest))[1])
-    return seen
 
 
 def test_callers_at_once_share_one_load(tiny_folder, loads: list[str]):

@@ -19,9 +19,9 @@ from app.runs import Run, Runs
 from app.share import settings_of
 from app.tabs.generate import Adapters
 from app.view import ended_words, ending, follow, sentence
-from backend.capabilities import Capabilities
+from backend.capabilities import Capabilities, unadaptable
 from backend.engine import Control
-from backend.settings import LIMIT_METHODS, LONG_METHODS, MAX_LANDING, Method, RunSettings, Unit
+from backend.settings import ADAPTER_METHODS, LIMIT_METHODS, LONG_METHODS, MAX_LANDING, Method, RunSettings, Unit
 
 PLACE = "compare"
 NAMES = ("A", "B", "C", "D")
@@ -132,6 +132,8 @@ def build(lab: Any, runs: Runs, adapters: Adapters, opens: Callable[..., Any]) -
     def compare(request: gr.Request, *values: Any) -> Iterator[str]:
         try:
             chosen = _settings(values)
+            if (why := unadaptable(chosen[0].precision)) and any(each.method in ADAPTER_METHODS for each in chosen):
+                raise ValueError(why)
             with runs.started(request.session_hash, Control(), PLACE) as run:
                 yield run.stream.invitation
                 for frame in _frames(lab, chosen, run):

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from backend.capabilities import head_dim
+from backend.capabilities import rotated
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Rope:
     def of(cls, config, base_factor: float = 1.0) -> Rope:
         """The model's own rope type with its base multiplied (004 eq. 8). Raises ValueError for unsupported types."""
         if config.model_type == "gptj":
-            width = config.rotary_dim or config.n_embd // config.n_head
+            width = rotated(config)
             inv_freq = 1.0 / (10000 * base_factor) ** (torch.arange(0, width, 2, dtype=torch.int64) / width)
             return cls(inv_freq.float(), 1.0, True, config.n_positions)
         config = copy.deepcopy(config)
@@ -44,7 +44,7 @@ class Rope:
             )
         rope["rope_theta"] = rope["rope_theta"] * base_factor
         if kind == "default":
-            width = int(head_dim(config) * rope.get("partial_rotary_factor", 1.0))
+            width = rotated(config)
             inv_freq = 1.0 / (rope["rope_theta"] ** (torch.arange(0, width, 2, dtype=torch.float) / width))
             return cls(inv_freq, 1.0, False, config.max_position_embeddings)
         from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS

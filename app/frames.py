@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Any
 
 import orjson
 from starlette.requests import Request
@@ -24,20 +25,24 @@ PATH = "/lab/frames/{name}"
 
 @dataclass(frozen=True)
 class Frame:
-    """parts: JSON of charts and figures, by name. texts: strings that only grow, by name. running: more will follow.
+    """parts: JSON of charts and figures, by name. texts: pieces that only become more, by name.
 
+    running: more frames will follow.
     number: its own, since Gradio does not hand the page a value that is the same as the one before.
     """
 
     parts: Mapping[str, str]
-    texts: Mapping[str, str] = field(default_factory=dict)
+    texts: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     running: bool = False
     number: int = field(default_factory=count(1).__next__)
 
     def encode(self, seen: Mapping[str, int] | None = None) -> str:
-        """JSON for the page; of each text as [offset, tail] what comes after the `seen` characters."""
+        """JSON for the page; of each text as [known, more] what comes after the `seen` pieces.
+
+        Pieces are counted, not characters: Python counts these in code points, JavaScript in UTF-16 units.
+        """
         parts = ",".join(f'"{name}":{value}' for name, value in self.parts.items())
-        tails = {name: (at := (seen or {}).get(name, 0), text[at:]) for name, text in self.texts.items()}
+        tails = {name: (known := (seen or {}).get(name, 0), text[known:]) for name, text in self.texts.items()}
         head = f'"number":{self.number},"running":{str(self.running).lower()}'
         return f'{{{head},"texts":{orjson.dumps(tails).decode()},"parts":{{{parts}}}}}'
 

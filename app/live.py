@@ -66,7 +66,7 @@ def chart(name: str, title: str, hint: str, value: str | None = None, **kwargs: 
 
 
 def response(name: str, title: str) -> gr.HTML:
-    """Streaming text in which every token can be asked for its numbers. Frames carry what `app.text.lines` makes."""
+    """Streaming text in which every token can be asked for its numbers. Frames carry what `app.text.pieces` makes."""
     template = f"""
 <section class="ll-response empty" data-name="text-{escape(name)}" aria-label="{escape(title)}">
   <header><h3>{escape(title)}</h3>

@@ -58,7 +58,7 @@ class View:
         self.trace = Trace(settings)
         self.past = list(past)
         self.frames = 0
-        self._text = ""
+        self._text: tuple[Any, ...] = ()
         self._slow: tuple[dict[str, str], float] = ({}, -SLOW_PERIOD)
         self.knows(capabilities)
 
@@ -122,7 +122,7 @@ class View:
         """The text, the figures and the charts."""
         self.frames += 1
         series = self.series
-        self._text = text.lines(series, self._text)
+        self._text = text.pieces(series, self._text)
         drawn = {
             "length": charts.length(series, self.past),
             "entropy": charts.entropy(series),

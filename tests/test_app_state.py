@@ -190,15 +190,15 @@ def read_until(stream, frames: int) -> list[dict]:
 
 def test_a_reader_gets_the_newest_frame_and_of_a_text_only_what_is_new():
     stream = Stream()
-    stream.show(Frame({"a": "1"}, {"t": "one\n"}, running=True))
-    stream.show(Frame({"a": "2"}, {"t": "one\ntwo\n"}, running=True, number=2))
-    later = threading.Timer(0.1, stream.show, [Frame({"a": "3"}, {"t": "one\ntwo\nthree\n"}, True, 3)])
+    stream.show(Frame({"a": "1"}, {"t": ("one",)}, running=True))
+    stream.show(Frame({"a": "2"}, {"t": ("one", "🌊 𠮷")}, running=True, number=2))
+    later = threading.Timer(0.1, stream.show, [Frame({"a": "3"}, {"t": ("one", "🌊 𠮷", "three")}, True, 3)])
     later.start()
     first, second = read_until(stream, 2)
-    assert first == {"number": 2, "running": True, "texts": {"t": [0, "one\ntwo\n"]}, "parts": {"a": 2}}
-    assert second["texts"] == {"t": [8, "three\n"]} and second["parts"] == {"a": 3}
+    assert first == {"number": 2, "running": True, "texts": {"t": [0, ["one", "🌊 𠮷"]]}, "parts": {"a": 2}}
+    assert second["texts"] == {"t": [2, ["three"]]} and second["parts"] == {"a": 3}
     threading.Timer(0.1, stream.end).start()
-    whole = {"number": 3, "running": True, "texts": {"t": [0, "one\ntwo\nthree\n"]}, "parts": {"a": 3}}
+    whole = {"number": 3, "running": True, "texts": {"t": [0, ["one", "🌊 𠮷", "three"]]}, "parts": {"a": 3}}
     assert read_until(stream, 9) == [whole]
 
 

@@ -15,7 +15,7 @@ from app.charts import PALETTES, Past
 from app.overlays import Named
 from app.series import Series, pick, sample
 from app.tabs.generate import near_target
-from app.text import lines
+from app.text import pieces
 from app.view import View, paced
 from backend.settings import RunSettings, Watch
 from backend.signals.units import length
@@ -249,12 +249,11 @@ def test_a_limit_counts_tokens_whatever_the_unit_of_targets():
 def test_text_only_grows_and_carries_markup_as_data():
     series = Series(RunSettings(prompt="p"))
     series.add(step(1, "<img src=x onerror=alert(1)>", None))
-    first = lines(series)
+    first = pieces(series)
     series.add(step(2, "\n</script>", None))
-    second = lines(series, first)
-    assert second.startswith(first) and second.count("\n") == 3
-    assert json.loads(second.split("\n")[2])[0] == "\n</script>"
-    assert json.loads(second.split("\n")[1]) == ["<img src=x onerror=alert(1)>", 0.5, 1.2, None]
+    second = pieces(series, first)
+    assert second[:2] == first == (series.run, ["<img src=x onerror=alert(1)>", 0.5, 1.2, None])
+    assert len(second) == 3 and second[2][0] == "\n</script>"
 
 
 def test_comparison_names_each_run_and_shares_its_axes():

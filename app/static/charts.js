@@ -264,8 +264,8 @@ window.LengthLab = (() => {
     URL.revokeObjectURL(link.href);
   }
 
-  // The text: a growing string of lines, the first naming the run, each other [text, p, spread, remaining].
-  // A value is [offset, tail]; only what is new is added to the page, as text, never as markup.
+  // The text: pieces that only become more, the first the run's number, each other [text, p, spread, remaining].
+  // A value is [known, more], both counted in pieces; only what is new is added to the page, as text, never as markup.
   function response(element) {
     const root = element.querySelector(".ll-response");
     const text = root.querySelector(".ll-text");
@@ -273,19 +273,19 @@ window.LengthLab = (() => {
     const facts = new WeakMap();
     let run = null, seen = 0, current = null;
 
-    function receive([offset, tail]) {
-      const first = offset ? 0 : tail.indexOf("\n") + 1;
-      const name = offset ? run : tail.slice(0, first);
-      if (name !== run) { run = name; seen = first; text.replaceChildren(); current = null; hide(); }
-      const fresh = tail.slice(Math.max(first, seen - offset));
-      if (fresh) {
+    function receive([known, more]) {
+      const name = known ? run : more[0] ?? null;
+      if (name !== run) { run = name; seen = 0; text.replaceChildren(); current = null; hide(); }
+      if (known > seen) return;
+      const fresh = more.slice(Math.max(1, seen) - known);
+      if (fresh.length) {
         const stick = text.scrollTop + text.clientHeight >= text.scrollHeight - 24;
         const added = document.createDocumentFragment();
-        for (const line of fresh.split("\n")) if (line) added.append(token(JSON.parse(line)));
+        for (const piece of fresh) added.append(token(piece));
         text.append(added);
         if (stick) text.scrollTop = text.scrollHeight;
       }
-      seen = offset + tail.length;
+      seen = known + more.length;
       root.classList.toggle("empty", !text.childElementCount);
       root.dataset.tokens = text.childElementCount;
     }

@@ -216,14 +216,14 @@ def _kept(method: Method, name: str, choices: Sequence[tuple[str, str]]) -> list
 def _frames(lab: Any, chosen: Sequence[RunSettings], run: Run) -> Iterator[Frame]:
     """The four texts, the charts and what is going on, until all settings ran or a stop."""
     named: list[Named] = []
-    texts = dict.fromkeys((f"text-c-{name.lower()}" for name in NAMES), "")
+    texts: dict[str, tuple[Any, ...]] = dict.fromkeys((f"text-c-{name.lower()}" for name in NAMES), ())
     frames = count(1)
     for i, settings in enumerate(chosen):
         name = list(texts)[i]
         for view in follow(lab, settings, run, period=PERIOD):
             if len(named) == i:
                 named.append(Named(NAMES[i], describe(settings), view.series))
-            texts[name] = text.lines(view.series, texts[name])
+            texts[name] = text.pieces(view.series, texts[name])
             parts = _drawn(named, next(frames), view.training_length)
             yield Frame(parts | {"compare": live.fill(**_figures(named, len(chosen)))}, dict(texts), running=True)
         if run.control.stopped:

@@ -161,6 +161,7 @@ $(PY):
 	@test -n "$(PYTHON)" || { echo "No Python found: install Python 3.11, or name one: make PYTHON=/path/to/python3.11"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "$(PYTHON) is missing or too old: install Python 3.11, or name one: make PYTHON=/path/to/python3.11"; exit 1; }
+	@test -e $(VENV) || rm -f $(VENV) # a link that leads nowhere
 	@$(PYTHON) -m venv $(VENV) \
 		|| { rm -rf $(VENV); echo "$(PYTHON) cannot make a virtual environment: install its venv module (Debian: python3.11-venv)"; exit 1; }
 

@@ -129,9 +129,9 @@ class Lab:
 
     def _prepared(self, settings: RunSettings) -> tuple[Loaded, Adapter | None]:
         """The loaded model, and the method's adapter where it has one."""
-        own = self._adapter is not None and self._adapter.method == settings.method
-        required = adapters.required(settings.method, settings.model, settings.precision)
-        adapter = self._adapter if own else required
+        adapter = self._adapter
+        if adapter is None or adapter.method != settings.method:
+            adapter = adapters.required(settings.method, settings.model, settings.precision)
         loaded = self.models.load(settings.model, settings.precision, adapter.path if adapter else None)
         if adapter is not None:
             adapter.check_width(loaded.capabilities.width)

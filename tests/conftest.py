@@ -1,6 +1,7 @@
 """Shared by all tests: the embedded model, one lab, and tiny random models of every family.
 
 The tests state what the CPU does, to the bit. `LENGTH_LAB_TEST_GPU=1 make test ARGS="-m gpu"` runs those of a GPU.
+None asserts how fast something was.
 """
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 if "LENGTH_LAB_TEST_GPU" not in os.environ:
@@ -51,6 +53,10 @@ needs_bitsandbytes = pytest.mark.skipif(
 )
 
 torch.set_num_threads(2)
+hypothesis.settings.register_profile(
+    "any speed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any speed")
 
 
 def tiny_model(family: str, seed: int = 0, **changes: Any) -> PreTrainedModel:
@@ -81,7 +87,8 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skips what needs a GPU where there is none."""
     if item.get_closest_marker("gpu") and not torch.cuda.is_available():
-        pytest.skip("needs a GPU")
+        found = "none was found" if "LENGTH_LAB_TEST_GPU" in os.environ else "with one, set LENGTH_LAB_TEST_GPU=1"
+        pytest.skip(f"needs a GPU: {found}")
 
 
 @pytest.fixture(scope="session")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-import time
 from collections.abc import Callable, Sequence
+from queue import SimpleQueue
 from types import SimpleNamespace
 from urllib.parse import parse_qsl
 
@@ -22,7 +22,7 @@ from starlette.testclient import TestClient
 from app import controls, model, page, plans, presets
 from app.api import endpoint
 from app.frames import PATH, Frame, Stream, Streams
-from app.runs import SLOWEST, Runs, batches
+from app.runs import SHARE, SLOWEST, Runs, batches
 from app.share import explain, flat, from_query, settings_of, to_query
 from app.tabs import compare
 from app.tabs.long_context import BUILT_IN, MAX_BYTES, built_in, text_of
@@ -32,6 +32,8 @@ from backend.models import Models
 from backend.records import StepRecord
 from backend.settings import RunSettings, Watch
 
+# Seconds after which a thread that is waited for has failed.
+PATIENCE = 300
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60).filter(str.strip)
 SETTINGS = st.builds(
     RunSettings,
@@ -138,51 +140,50 @@ def test_a_refused_setting_reads_as_a_sentence():
     assert explain(error.value) == "ratio should be greater than or equal to 0.05"
 
 
-def test_batches_lose_nothing_and_keep_the_order():
-    def events():
-        for i in range(200):
-            time.sleep(0.001)
-            yield i
-
-    seen = list(batches(events(), period=0.03))
-    assert [item for batch in seen for item in batch] == list(range(200))
-    assert len(seen) < 100
-
-
-def test_the_reader_is_not_held_up_by_the_page():
+def test_batches_lose_nothing_keep_the_order_and_gather_while_the_page_is_busy(monkeypatch):
+    """The thread that reads is not held up meanwhile."""
     finished = threading.Event()
 
     def events():
-        yield from range(50)
+        yield from range(200)
         finished.set()
 
-    source = batches(events(), period=10)
-    next(source)
-    assert finished.wait(2)
+    monkeypatch.setattr("app.runs.time", SimpleNamespace(monotonic=lambda: 0, sleep=lambda _: finished.wait(PATIENCE)))
+    seen = list(batches(events()))
+    assert [item for batch in seen for item in batch] == list(range(200))
+    assert len(seen) <= 2
 
 
-def test_batches_come_more_seldom_where_handling_them_takes_long():
-    def events():
-        while not over.wait(0.005):
-            yield 0
+@pytest.mark.parametrize(
+    ("handling", "rest"), [(0, 0.1), (0.02, 0.02 / SHARE - 0.02), (0.2, SLOWEST - 0.2), (SLOWEST + 1, 0)]
+)
+def test_batches_come_more_seldom_where_handling_them_takes_long(handling, rest, monkeypatch):
+    """handling, rest: seconds that a batch takes, and those until the next one."""
+    slept: list[float] = []
+    passed = iter([5, 5 + handling])
+    monkeypatch.setattr("app.runs.time", SimpleNamespace(monotonic=lambda: next(passed, 0), sleep=slept.append))
+    arrives: SimpleQueue[int] = SimpleQueue()
+    source = batches(iter(arrives.get, None), period=0.1)
+    for event in (1, 2):
+        arrives.put(event)
+        assert next(source) == [event]
+    arrives.put(None)
+    assert slept == [pytest.approx(rest)]
 
-    over = threading.Event()
-    source = batches(events(), period=0.01)
-    next(source)
-    time.sleep(0.02)
-    started = time.monotonic()
-    next(source)
-    assert 0.2 < time.monotonic() - started < SLOWEST + 0.2  # 0.02 s are SHARE of 0.25 s
-    over.set()
 
+def read_until(stream: Stream, frames: int, *after: Callable[[], object]) -> list[dict]:
+    """Events of a stream. after: what another thread does when the first of them, the second, … was read."""
+    then = iter(after)
 
-def read_until(stream, frames: int) -> list[dict]:
     async def read() -> list[dict]:
         seen = []
         async for event in stream.read():
             seen.append(json.loads(event.removeprefix("data: ")))
             if len(seen) == frames:
                 break
+            thread = threading.Thread(target=next(then))
+            thread.start()
+            thread.join()
         return seen
 
     return asyncio.run(read())
@@ -192,14 +193,12 @@ def test_a_reader_gets_the_newest_frame_and_of_a_text_only_what_is_new():
     stream = Stream()
     stream.show(Frame({"a": "1"}, {"t": ("one",)}, running=True))
     stream.show(Frame({"a": "2"}, {"t": ("one", "🌊 𠮷")}, running=True, number=2))
-    later = threading.Timer(0.1, stream.show, [Frame({"a": "3"}, {"t": ("one", "🌊 𠮷", "three")}, True, 3)])
-    later.start()
-    first, second = read_until(stream, 2)
+    newest = Frame({"a": "3"}, {"t": ("one", "🌊 𠮷", "three")}, True, 3)
+    first, second = read_until(stream, 2, lambda: stream.show(newest))
     assert first == {"number": 2, "running": True, "texts": {"t": [0, ["one", "🌊 𠮷"]]}, "parts": {"a": 2}}
     assert second["texts"] == {"t": [2, ["three"]]} and second["parts"] == {"a": 3}
-    threading.Timer(0.1, stream.end).start()
     whole = {"number": 3, "running": True, "texts": {"t": [0, ["one", "🌊 𠮷", "three"]]}, "parts": {"a": 3}}
-    assert read_until(stream, 9) == [whole]
+    assert read_until(stream, 9, stream.end) == [whole]
 
 
 def test_no_two_frames_are_the_same_value():
@@ -212,8 +211,14 @@ def test_only_an_open_stream_can_be_read_by_its_name():
     with streams.opened() as stream, streams.opened() as other:
         path = PATH.format(name=stream.name)
         assert len(stream.name) > 20 and stream.name != other.name
-        stream.show(Frame({"a": "1"}, number=7))
-        threading.Timer(2, stream.end).start()
+        class Last(Frame):
+            """Who takes it ends the stream."""
+
+            def encode(self, seen=None) -> str:
+                stream.end()
+                return super().encode(seen)
+
+        stream.show(Last({"a": "1"}, number=7))
         assert client.get(path).text == 'data: {"number":7,"running":false,"texts":{},"parts":{"a":1}}\n\n'
         assert client.get(PATH.format(name="guess")).status_code == 204
     assert client.get(path).status_code == 204

@@ -104,7 +104,7 @@ def test_code_for_another_processor_does_without_pairs_and_tiles():
         assert told.stdout.strip() == "False False"
 
 
-@pytest.mark.skipif(not TILED, reason="this processor multiplies no tiles")
+@pytest.mark.skipif(not TILED, reason="needs a processor that multiplies tiles (AMX: Xeon from 2023 on)")
 def test_a_processor_without_tiles_comes_to_the_same_by_lanes():
     without = codegen.get_host_cpu_features().replace("+amx-tile", "-amx-tile")
     asked = ["-k", "float64 or causal or beyond or far_apart", "-p", "no:cacheprovider", "-q", __file__]
@@ -114,7 +114,7 @@ def test_a_processor_without_tiles_comes_to_the_same_by_lanes():
     assert ran.returncode == 0, ran.stdout
 
 
-@pytest.mark.skipif(not TILED, reason="this processor multiplies no tiles")
+@pytest.mark.skipif(not TILED, reason="needs a processor that multiplies tiles (AMX: Xeon from 2023 on)")
 def test_tiles_have_their_former_shapes_afterwards():
     q, k, v = normal(2, 130, 64, dtype=torch.bfloat16)
     a, b, _ = normal(300, 300, dtype=torch.bfloat16)
@@ -124,7 +124,7 @@ def test_tiles_have_their_former_shapes_afterwards():
         assert torch.equal(a @ b, before)
 
 
-@pytest.mark.skipif(not PAIRED, reason="this processor does not multiply bfloat16 pairs")
+@pytest.mark.skipif(not PAIRED, reason="needs a processor that multiplies bfloat16 pairs (AVX-512 BF16)")
 def test_scores_far_apart_and_many_threads_change_nothing():
     q, k, v = normal(4, 200, 64, dtype=torch.bfloat16)
     q, k = 40 * q, 40 * k

@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
-import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -261,11 +261,12 @@ def test_an_unknown_precision_is_refused():
     ("not a valid id", "the hub (cannot be reached|has no model)"),
     ("./no/such/folder", "there is no folder"),
 ])
-def test_a_model_that_is_nowhere_is_refused_soon(name: str, message: str):
-    started = time.monotonic()
+def test_a_model_that_is_nowhere_is_asked_for_once(name: str, message: str, monkeypatch: pytest.MonkeyPatch):
+    look, looked = socket.getaddrinfo, []
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *where, **how: (looked.append(where), look(*where, **how))[1])
     with pytest.raises(ModelError, match=message):
         Models([name]).load(name)
-    assert time.monotonic() - started < 20
+    assert len(looked) <= 2  # transformers, asked for each file again and again, looks nine times
 
 
 def cut(path: Path) -> None:
@@ -327,22 +328,23 @@ def test_callers_at_once_share_one_load(tiny_folder, loads: list[str]):
 
 def test_a_slow_load_does_not_hold_up_another_model(tiny_folder, monkeypatch: pytest.MonkeyPatch):
     slow, quick = str(tiny_folder("llama")), str(tiny_folder("qwen2"))
-    begun, release, load = threading.Event(), threading.Event(), module._load
+    begun, release, load, released = threading.Event(), threading.Event(), module._load, []
 
     def gated(name: str, *rest):
         if name == slow:
             begun.set()
-            assert release.wait(60)
+            released.append(release.wait(300))
         return load(name, *rest)
 
     monkeypatch.setattr(module, "_load", gated)
     shared = Models([slow, quick])
     thread = threading.Thread(target=shared.load, args=(slow, "fp32"))
     thread.start()
-    assert begun.wait(60)
+    begun.wait()
     assert shared.load(quick, "fp32").capabilities.family == "qwen2"
     release.set()
     thread.join()
+    assert released == [True]
 
 
 def test_only_the_latest_models_stay(tiny_folder, loads: list[str]):

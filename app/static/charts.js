@@ -188,11 +188,12 @@ window.LengthLab = (() => {
 
     function receive(payload, running, own = false) {
       // What the form would do waits until the run is over, which a run that fails says without a last chart.
-      if (own && self.running && underway) { held = payload; return; }
+      if (own && self.running && underway) { held = payload; root.dataset.held = payload.summary; return; }
       if (own || payload.run !== latest?.run) held = null;
       const same = latest && payload.frame === latest.frame && payload.run === latest.run && running;
       self.running = running;
       if (!running && held) { [payload, held] = [held, null]; }
+      if (!held) delete root.dataset.held;
       if (same) return;
       latest = payload;
       if (root.dataset.run !== payload.run) root.dataset.run = payload.run;

@@ -1,0 +1,52 @@
+"""A lab whose runs write as far as a test lets them, so that no test depends on how fast the machine is."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+
+from backend import Finish, Lab, RunSettings, Step
+from backend.engine import Control
+from backend.models import Models
+
+LOOK = 0.05
+
+
+class Held(Lab):
+    """A lab whose runs wait where a test says; one that is stopped never waits.
+
+    control: of the run that began last.
+    """
+
+    control: Control
+
+    def __init__(self, models: Sequence[str]) -> None:
+        super().__init__(Models(models))
+        self.free()
+
+    def upto(self, tokens: int) -> None:
+        """Lets runs write so many tokens; with 0 they wait before they read their prompt."""
+        self._most: float = tokens
+
+    def free(self) -> None:
+        """Lets runs write to their end."""
+        self._most = math.inf
+
+    def stream(self, settings: RunSettings, control: Control | None = None) -> Iterator[Step | Finish]:
+        control = self.control = control or Control()
+        told = control.reading
+
+        def reading(read: int, total: int) -> None:
+            told(read, total)
+            self._waits(0, control)
+
+        control.reading = reading
+        for event in super().stream(settings, control):
+            yield event
+            if isinstance(event, Step):
+                self._waits(event.index, control)
+
+    def _waits(self, written: int, control: Control) -> None:
+        while written >= self._most and not control.stopped:
+            time.sleep(LOOK)

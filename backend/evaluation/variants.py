@@ -57,10 +57,6 @@ def ratio(loaded: Loaded, asked: Sequence[str]) -> dict[str, float]:
     return {"mean": float(found.mean()), "least": float(found.min()), "most": float(found.max())}
 
 
-def _always(target: int) -> Callable[[list[int]], int]:
-    return lambda _: target
-
-
 def lengths(loaded: Loaded, adapter: Adapter, asked: Sequence[str]) -> np.ndarray:
     """Tokens of the answers [prompts, TARGETS] of a model with an adapter, greedy; CAP + 1 where the cap cut one."""
     ids = [token_ids(RunSettings(prompt=text), loaded.tokenizer) for text in asked]

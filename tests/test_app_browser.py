@@ -357,7 +357,7 @@ def test_a_method_for_long_texts_sets_its_positions_and_a_link_may_read_it_plain
     page.locator("#choice-method label", has=page.locator("input[value=sft_ntk]")).click()
     page.wait_for_selector("#choice-pic input[value=ntk]:checked", state="attached")
     page.wait_for_function("document.querySelector('#ratio input[type=number]').value === '16'")
-    expect(page.locator("#cap input[type=number]")).to_have_value("3072")
+    expect(page.locator("#cap input[type=number]")).to_have_value("40")
     page.locator("#choice-method label", has=page.locator("input[value=none]")).click()
     page.wait_for_selector("#choice-pic input[value=none]:checked", state="attached")
     page.wait_for_function("document.querySelector('#ratio input[type=number]').value === '1'")
@@ -508,6 +508,7 @@ def test_an_empty_prompt_is_answered_with_a_sentence_and_nothing_is_lost(visit):
 
 def test_a_model_that_cannot_be_loaded_is_explained_and_another_may_be_chosen(visit):
     visitor = visit()
+    visitor.page.click("#reset")
     visitor.page.get_by_text("Advanced", exact=True).click()
     for name, state in ((MISSING, "bad"), ("embedded", "good")):
         visitor.page.locator("#model input").click()

@@ -259,7 +259,7 @@ def _veiling(parts: Parts, runs: Runs, first: Trace | None) -> None:
         js=f"(trace, ...values) => [trace, ...({in_range(form.inputs)})(...values)]",
         **QUIET,
     )
-    veiled.change(None, [veiled], None, js="(veiled) => LengthLab.veil(veiled !== '')", **QUIET)
+    veiled.change(None, [veiled], None, js="(veiled) => window.LengthLab?.veil(veiled !== '')", **QUIET)
 
 
 def same_run(asked: RunSettings, shown: Trace) -> bool:

@@ -1,10 +1,11 @@
-"""Between what values a figure lies: the percentile bootstrap, paired over prompts or texts (Efron and Tibshirani 1993).
+"""Between what values a figure lies: the percentile bootstrap over prompts or texts (Efron, Tibshirani 1993).
 
 The draws and percentiles are those of scipy.stats.bootstrap.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -48,7 +49,9 @@ def bounded(statistic: Callable[..., Any], *samples: ArrayLike, vectorized: bool
     Unknown where it is not finite; its bounds too where one draw is not, or for fewer than LEAST items.
     """
     data = [np.asarray(sample, dtype=float) for sample in samples]
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"), warnings.catch_warnings():
+        # Where every draw is alike, so are the bounds.
+        warnings.simplefilter("ignore", stats.DegenerateDataWarning)
         value = float(statistic(*data, axis=-1) if vectorized else statistic(*data)) if len(data[0]) else np.nan
         if not np.isfinite(value):
             return Bounded(None)

@@ -102,9 +102,9 @@ def summary(answers: Iterable[Answer], reference: Iterable[Answer] = ()) -> dict
 def beside(answers: Iterable[Answer], reference: Iterable[Answer]) -> dict[str, float | None]:
     """Answers over a reference's to the same prompts, `compared` in number, nothing left out.
 
-    lengthening: mean words to mean words. restricted_ratio: the same of means in which no answer counts more than
-    `horizon` words, the largest length to which both rows are known. ended_more: difference of the shares that ended by
-    themselves. …_ratio: quality to quality. lengthening_004: see `_as_004`.
+    lengthening: mean words to mean words. restricted_mean: no answer counts more than `horizon` words, the largest
+    length to which both rows are known; restricted_ratio: to that of the reference. ended_more: difference of the
+    shares that ended by themselves. …_ratio: quality to quality. lengthening_004: see `_as_004`.
     """
     pairs = list(zip(answers, reference, strict=False))
     if not pairs:
@@ -112,6 +112,10 @@ def beside(answers: Iterable[Answer], reference: Iterable[Answer]) -> dict[str, 
     horizon = min(max(a.words for a in side) for side in zip(*pairs, strict=True))
     found = {
         "lengthening": ratio(*_columns(pairs, "words")),
+        "restricted_mean": bounded(
+            lambda words, ended: censored.restricted_mean(words, ended, horizon),
+            *_columns(pairs, "words", "ended")[::2], vectorized=False,
+        ),
         "restricted_ratio": bounded(_restricted(horizon), *_columns(pairs, "words", "ended"), vectorized=False),
         "ended_more": difference(*_columns(pairs, "ended")),
         **{f"{key}_ratio": ratio(*_columns(pairs, key)) for key in ("distinct2", "similarity")},

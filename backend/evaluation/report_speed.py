@@ -23,6 +23,8 @@ def speed(results: Results) -> str:
         machine = result.get("machine") or {}
         parts.append(f"**{name}**, {machine.get('processor', '')}, {machine.get('cores', '')} cores:")
         parts.append(_rates([*result.get("short", ()), *result.get("long", ())]))
+        for left in result.get("left_out", ()):
+            parts.append(f"Left out after {left['context']:,} tokens: {left['case']} ({left['why']}).")
         parts.append(_page(result.get("page")))
     words = (
         "Tokens per second after a context of so many tokens. Speeds of two files are of two machines or two hours and "
@@ -110,9 +112,14 @@ def _over_transformers(rates: Mapping[tuple[str, int], Rate], cases: Sequence[st
 def _page(page: Mapping[str, Any] | None) -> str:
     if not page:
         return ""
-    rows = [[way, decimal(rate)] for way, rate in page["tokens_per_second"].items()]
-    words = f"The same run of {page['written']} tokens alone and behind the page; without intervals, and not compared:"
-    return f"{words}\n\n{table(['way', 'tokens per second'], rows)}"
+    runs = [page, *page.get("further", ())]
+    rows = [
+        [way, figure(run.get("prompt_tokens")), figure(run["written"]), decimal(rate)]
+        for run in runs
+        for way, rate in run["tokens_per_second"].items()
+    ]
+    words = "The same run alone and behind the page; without intervals, and not compared:"
+    return f"{words}\n\n{table(['way', 'prompt tokens', 'tokens', 'tokens per second'], rows)}"
 
 
 PARTS = {

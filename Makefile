@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
 MODEL := test -d "$${LENGTH_LAB_CACHE:-.cache}/embedded" || $(PY) -m backend.embedded
 
-.PHONY: demo test bench bench-long bench-flat bench-gpu bench-llama train-smoke adapters shapes lengths far longform lint screenshot clean
+.PHONY: demo test bench bench-long bench-flat bench-gpu bench-llama train-smoke adapters shapes lengths far longform long-answers report lint screenshot clean
 
 demo: $(VENV)/.runs
 	@$(MODEL)
@@ -144,6 +144,17 @@ longform: $(VENV)/.develops
 		--cap 1024 --out assets/results/longbench_write.json --policy plain --policy "dynamic contiguous s=4" \
 		--policy "NTK s=16" $(ARGS)
 	$(PY) -m backend.training.card
+
+# One answer at a time, some days on two cores; goes on where it was stopped.
+long-answers: $(VENV)/.develops
+	@$(MODEL)
+	$(PY) -m backend evaluate longform --prompts 100 --recent 128 --data $(DATA)/hellobench_ht.jsonl $(SAMPLED) --cap 4096 \
+		--out assets/results/long_answers.json --policy plain --policy "dynamic contiguous s=4" \
+		--policy "dynamic contiguous s=16" --policy "NTK s=4" $(ARGS)
+	$(PY) -m backend report
+
+report: $(VENV)/.runs
+	$(PY) -m backend report
 
 lint: $(VENV)/.develops
 	$(PY) -m ruff check .

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from app import charts, passages
 from app.charts import Chart
 from app.passages import SYMBOLS, Passage
-from app.results import Figure, Recorded, Shown, Table, figure
+from app.results import Figure
 
 PLAIN = "plain"
 
@@ -55,7 +55,7 @@ class States(BaseModel):
     texts: list[Places]
 
 
-class Diagnoses(Recorded):
+class Diagnoses(BaseModel):
     """assets/results/diagnoses.json. length: tokens of each text; trained: those that the model was trained on."""
 
     length: int
@@ -64,78 +64,21 @@ class Diagnoses(Recorded):
     states: States
 
 
-def diagnosed(result: Diagnoses) -> Shown:
-    """The three panels of 002 figure 1, and the ranges behind them as a table."""
-    plain = next((reading for reading in result.readings if reading.policy == PLAIN), None)
-    head = plain.logits[0].head if plain and plain.logits else 0
-    entropy = passages.entropy([_entropy(reading) for reading in result.readings])
-    figures = [
-        Figure("First-layer states", "Coloured by position in the text (002 figure 1c)", _states(result)),
+def figures(result: Mapping[str, Any]) -> list[Figure]:
+    """The three panels of 002 figure 1."""
+    found = Diagnoses.model_validate(result)
+    plain = next((reading for reading in found.readings if reading.policy == PLAIN), None)
+    entropy = passages.entropy([_entropy(reading) for reading in found.readings])
+    drawn = [
+        Figure("First-layer states", "Coloured by position in the text (002 figure 1c)", _states(found)),
         Figure("Attention entropy", "Mean over layers and heads, under ln(attended) (002 figure 1b)", entropy),
     ]
     if plain and plain.logits:
+        title = f"Logits of head {plain.logits[0].head}, every layer"
         hint = "Plain attention, the last token's; one line a layer (002 figure 1a)"
-        figures.insert(0, Figure(f"Logits of head {head}, every layer", hint, _logits(plain.logits, result.trained)))
-    rows = [
-        [
-            reading.policy,
-            figure(float(reading.position[-1])),
-            f"{_extreme(reading.logits, 'low', min):,.0f} to {_extreme(reading.logits, 'high', max):,.0f}",
-            f"{_extreme(reading.logits, 'distance', max):,.0f}",
-            f"{np.mean(reading.entropy[-1]):.2f} of {math.log(reading.attended[-1]):.2f}",
-        ]
-        for reading in result.readings
-    ]
-    columns = ["policy", "tokens read", f"logits of head {head}", "farthest distance", "entropy of its ceiling, nats"]
-    trained = f"; the model was trained on {result.trained:,}" if result.trained else ""
-    words = [f"Texts of {result.length:,} tokens{trained}."]
-    if result.trained:
-        words += [_rising(plain.logits if plain else [], result.trained), _leaving(result.states, result.trained)]
-    return Shown(" ".join(filter(None, words)), [Table("At the end of the text", columns, rows)], figures)
-
-
-def _rising(layers: Sequence[HeadLogits], trained: int) -> str:
-    """In how many layers the logits grow beyond training, as 002 §3.1 expects: on average, and at their largest."""
-    rises = [found for row in layers if (found := _rises(row, trained))]
-    if not rises:
-        return ""
-    mean, size = map(sum, zip(*rises, strict=True))
-    return (
-        f"The mean logit of distances beyond {trained:,} is higher than that from {trained // 2:,} on in {mean} of "
-        f"{len(rises)} layers; the largest size of a logit there exceeds the largest within {trained:,} in {size}."
-    )
-
-
-def _rises(row: HeadLogits, trained: int) -> tuple[bool, bool] | None:
-    """Whether the mean logit beyond training is above that of the farther half within it, and the largest size of a
-    logit above the largest within; None where one of these has no distances."""
-    distance, mean = np.array(row.distance), np.array(row.mean)
-    size = np.maximum(np.abs(row.low), np.abs(row.high))
-    far = distance > trained
-    near = (distance > trained / 2) & ~far
-    if not far.any() or not near.any():
-        return None
-    return bool(mean[far].mean() > mean[near].mean()), bool(size[far].max() > size[~far].max())
-
-
-def _leaving(states: States, trained: int) -> str:
-    """How many states beyond training lie outside the ranges of both components within it, text by text."""
-    outside = np.concatenate([_outside(text, trained) for text in states.texts] or [np.empty(0, bool)])
-    if not len(outside):
-        return ""
-    return (
-        f"Of {len(outside)} first-layer states past token {trained:,}, {outside.sum()} lie outside the ranges of the "
-        "same text’s states before it."
-    )
-
-
-def _outside(text: Places, trained: int) -> np.ndarray:
-    """For each state of a text beyond training, whether one of its components is none that a state within has."""
-    plane, far = np.column_stack([text.x, text.y]), np.array(text.position) >= trained
-    if far.all():
-        return np.empty(0, bool)
-    known = plane[~far]
-    return ((plane[far] < known.min(0)) | (plane[far] > known.max(0))).any(1)
+        logits = Figure(title, hint, _logits(plain.logits, found.trained))
+        drawn.insert(0, logits)
+    return drawn
 
 
 def _extreme(logits: Sequence[HeadLogits], key: str, choose: Any) -> float:

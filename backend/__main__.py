@@ -5,6 +5,8 @@
     python -m backend capabilities --model embedded
     python -m backend distill --out corpus.jsonl
     python -m backend train --method ldpe --data corpus.jsonl --out assets/adapters/ldpe
+    python -m backend evaluate longform --data FILE --out mine.json
+    python -m backend report
 
 Text goes to stdout, progress to stderr. Exit status: 0, 1 when a run failed, 2 for a wrong setting, 130 when stopped.
 """
@@ -60,6 +62,8 @@ def parser() -> Parser:
         _add_field(describe, name)
     training.add(commands)
     evaluation.add(commands)
+    report = commands.add_parser("report", help="write assets/results/README.md of the results", allow_abbrev=False)
+    report.set_defaults(run=_report)
     for command in (generate, describe):
         command.add_argument("--models", type=Path, metavar="FILE", help="more allowed models: a JSON list of names")
         command.add_argument(
@@ -134,6 +138,13 @@ def _capabilities(options: argparse.Namespace) -> int:
     chosen = {name: getattr(options, name) for name in ("model", "precision") if hasattr(options, name)}
     settings = settings_of({"prompt": "any", **chosen})
     print(json.dumps(asdict(_lab(options).capabilities(settings.model, settings.precision)), indent=2))
+    return 0
+
+
+def _report(options: argparse.Namespace) -> int:
+    from backend.evaluation.report import write
+
+    write()
     return 0
 
 

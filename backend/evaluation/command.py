@@ -325,6 +325,9 @@ def _add_longform(command: argparse.ArgumentParser) -> None:
     command.add_argument("--policy", action="append", help="may repeat (all)")
     command.add_argument("--cap", type=int, default=1024, help="hard cap on tokens (1024)")
     command.add_argument("--trained", action="store_true", help="compare PIC-SFT in the place of policies")
+    command.add_argument(
+        "--recount", type=Path, nargs="+", metavar="FILE", help="make the summaries of files anew; write no answers"
+    )
     command.add_argument("--recent", type=int, default=200, help="dynamic PIC: recent tokens uncompressed (200)")
     command.add_argument("--repetition-penalty", type=float, default=1.0, help="1 is off (1)")
     command.add_argument("--temperature", type=float, default=0.0, help="0 is greedy (0)")
@@ -335,9 +338,16 @@ def _add_longform(command: argparse.ArgumentParser) -> None:
 
 def _longform(options: argparse.Namespace) -> int:
     from backend.engine import Lab
-    from backend.evaluation.longform import asked, earlier, evaluate, judge, policies, trained
+    from backend.evaluation.longform import asked, earlier, evaluate, judge, policies, recount, trained
     from backend.models import Models, allowed
 
+    for file in options.recount or ():
+        writable(file)
+        if (found := resumed(file, earlier)) is None:
+            raise ValueError(f"--recount {file}: there is no such file")
+        keep(file, recount(found, say))
+    if options.recount:
+        return 0
     known = trained() if options.trained else policies()
     compared = {name: known[name] for name in _policies(options, known)}
     out = options.out or RESULTS / ("pic_sft.json" if options.trained else "longform.json")

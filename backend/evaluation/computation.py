@@ -11,13 +11,17 @@ added; its tokens then see a window before them on average.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from backend.engine import Lab
+from backend.evaluation.bootstrap import Bounded, bounded
+from backend.evaluation.files import counted
 from backend.evaluation.machine import provenance
 from backend.evaluation.perplexity import Chunk, read, read_truncated, tokenise, truncation_start
 from backend.evaluation.speed import read_operations
@@ -30,6 +34,8 @@ LAMBDA = "Λ"
 # Share of a window that is added before truncation reads anew: the rarer, the cheaper and the more uneven its contexts.
 STRIDES = {"truncation, read anew each window": 1.0, "truncation, read anew each quarter": 0.25}
 ATTENTIONS = (LAMBDA, *STRIDES)
+# Operations a token and nats, by attention and window.
+Curves = dict[str, dict[int, tuple[float, float]]]
 
 
 def operations(attention: str, window: int, runner: Runner, first: int, stop: int) -> float:
@@ -110,3 +116,55 @@ def evaluate(
                 rows.append(row)
                 report(f"{name} {attention}, {window:,}: {found:.3f} nats, {cost / 1e9:.3f} G a token")
                 yield head | {"rows": rows}
+    count = len({row["document"] for row in rows} & texts.keys())
+    report(counted("every window", "texts", len(texts), count, f"shorter than {stop:,} tokens"))
+
+
+def whole(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Of the texts that were read in every way."""
+    ways = {(row["attention"], row["window"]) for row in rows}
+    count = Counter(row["document"] for row in rows)
+    return [row for row in rows if count[row["document"]] == len(ways)]
+
+
+def curves(rows: Sequence[Mapping[str, Any]]) -> Curves:
+    """Operations and nats by attention and window, means over the texts; Λ first."""
+    cells: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        cells.setdefault((row["attention"], row["window"]), []).append(row)
+    found: Curves = {}
+    for (attention, window), mine in sorted(cells.items(), key=lambda cell: (cell[0][0] != LAMBDA, cell[0])):
+        means = fmean(row["operations"] for row in mine), fmean(row["nats"] for row in mine)
+        found.setdefault(attention, {})[window] = means
+    return found
+
+
+def spared(rows: Sequence[Mapping[str, Any]]) -> dict[int, Bounded]:
+    """By window of Λ, how many times Λ's operations truncation takes at its cheapest for the same perplexity, with
+    bounds over texts."""
+    read = whole(rows)
+    texts = sorted({row["document"] for row in read})
+    by_text = {text: [row for row in read if row["document"] == text] for text in texts}
+
+    def price_of(window: int) -> Callable[[Any], float]:
+        return lambda drawn: _times(curves([row for i in drawn for row in by_text[texts[int(i)]]]), window)
+
+    return {
+        window: bounded(price_of(window), range(len(texts)), vectorized=False)
+        for window in curves(read).get(LAMBDA, {})
+    }
+
+
+def _times(found: Curves, window: int) -> float:
+    cost, wanted = found[LAMBDA][window]
+    prices = [price for name, points in found.items() if name != LAMBDA and (price := _price(points, wanted))]
+    return min(prices) / cost if prices else float("nan")
+
+
+def _price(points: Mapping[int, tuple[float, float]], wanted: float) -> float | None:
+    """Operations at which a curve comes to some nats, between its points; None beyond them."""
+    cost, found = np.array(list(points.values())).T
+    if not found.min() <= wanted <= found.max():
+        return None
+    order = np.argsort(found)
+    return float(np.interp(wanted, found[order], cost[order]))

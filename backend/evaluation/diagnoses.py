@@ -17,6 +17,7 @@ import torch
 
 from backend.components import components
 from backend.engine import CHUNK, Lab
+from backend.evaluation.files import counted
 from backend.evaluation.fluency import WINDOW
 from backend.evaluation.machine import provenance
 from backend.evaluation.perplexity import tokenise
@@ -105,3 +106,4 @@ def evaluate(
                 readings.append({"document": name, "policy": policy} | found)
             report(f"{name} {policy}: {length:,} tokens read")
         yield about | {"readings": readings, "states": plane(states, length)}
+    report(counted("states", "texts", len(texts), len(long), f"shorter than {length:,} tokens"))

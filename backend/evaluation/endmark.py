@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, get_args
 import torch
 from torch import Tensor, nn
 
+from backend.evaluation.files import counted
 from backend.evaluation.machine import provenance
 from backend.models import Models
 from backend.signals import Kind, SignalSettings, signal_rows
@@ -100,4 +101,5 @@ def evaluate(
                 found = stops(trained(name, given), other, held)
                 rows.append({"signal": kind, "numbers": str(dtype).removeprefix("torch."), "reader": name} | found)
                 report(f"{kind} {dtype} {name}: {found['found']:.0%} found, {found['never']:.0%} never ended")
+                report(counted(f"{kind} {dtype} {name}", "lengths", len(held), len(held), ""))
         yield provenance(seed=seed) | {"model": model, "gain": gain, "lengths": len(held), "rows": rows}

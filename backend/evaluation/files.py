@@ -45,6 +45,12 @@ def keep(file: Path, result: dict[str, Any]) -> None:
         raise ValueError(f"{file} cannot be written ({error.strerror}): give another --out") from error
 
 
+def counted(name: str, what: str, asked: int, count: int, why: str) -> str:
+    """How many of a summary were asked for and how many counted, and why the others, if any, did not."""
+    left = f"; {asked - count:,} not: {why}" if count < asked else ""
+    return f"{name}: {asked:,} {what} asked for, {count:,} counted{left}"
+
+
 def _rounded(value: Any) -> Any:
     """Floats in it to six significant digits, which is more than a measurement tells: files stay small."""
     if isinstance(value, float):

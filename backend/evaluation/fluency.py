@@ -24,6 +24,7 @@ import torch
 
 from backend.engine import Lab
 from backend.evaluation import checkpoint
+from backend.evaluation.files import counted
 from backend.evaluation.machine import CALL, provenance
 from backend.evaluation.perplexity import Chunk, begin, read, tokenise, truncation_start
 from backend.settings import RunSettings
@@ -199,12 +200,27 @@ def summary(readings: Sequence[Reading], lengths: Sequence[int]) -> list[dict[st
         mine = [reading for reading in readings if reading.policy == policy]
         row: dict[str, Any] = {"policy": policy}
         for length in lengths:
-            start = _begins(length) if policy == TRUNCATION else 0
-            found = [nats for r in mine if r.start == start and (nats := r.tail(length)) is not None]
+            found = by_document(mine, policy, length).values()
             row[f"{length:,}"] = round(math.exp(statistics.mean(found)), 2) if found else None
         if any(value is not None for key, value in row.items() if key != "policy"):
             rows.append(row)
     return rows
+
+
+def by_document(readings: Sequence[Reading], policy: str, length: int) -> dict[str, float]:
+    """Nats of the TAIL tokens before a length, by document, of those read so far from their start."""
+    start = _begins(length) if policy == TRUNCATION else 0
+    return _tails(readings, policy, length, start)
+
+
+def by_document_fresh(readings: Sequence[Reading], length: int) -> dict[str, float]:
+    """The same under Λ of texts begun FRESH before the length."""
+    return _tails(readings, "Λ", length, length - FRESH)
+
+
+def _tails(readings: Sequence[Reading], policy: str, length: int, start: int) -> dict[str, float]:
+    mine = (reading for reading in readings if (reading.policy, reading.start) == (policy, start))
+    return {reading.document: nats for reading in mine if (nats := reading.tail(length)) is not None}
 
 
 def _lengths(found: Mapping[str, Any]) -> set[int]:
@@ -216,9 +232,7 @@ def same_tokens(readings: Sequence[Reading], lengths: Sequence[int]) -> list[dic
     """Λ perplexity of the last tokens of a long text, over that of the same tokens in a text begun FRESH before."""
     rows = []
     for length in lengths:
-        mine = [r for r in readings if r.policy == "Λ"]
-        far = {r.document: nats for r in mine if r.start == 0 and (nats := r.tail(length)) is not None}
-        near = {r.document: nats for r in mine if r.start == length - FRESH and (nats := r.tail(length)) is not None}
+        far, near = by_document(readings, "Λ", length), by_document_fresh(readings, length)
         both = sorted(far.keys() & near.keys()) if length > FRESH else []
         if both:
             late, early = statistics.mean(far[name] for name in both), statistics.mean(near[name] for name in both)
@@ -275,3 +289,8 @@ def evaluate(
             "readings": [asdict(reading) for reading in readings],
         }
         yield result
+    for policy in policies:
+        for length in lengths:
+            count = len(by_document(readings, policy, length).keys() & texts.keys())
+            why = "shorter than that, or past where the policy stops"
+            report(counted(f"{policy}, {length:,} tokens", "texts", len(texts), count, why))

@@ -26,6 +26,7 @@ from lm_eval.models.huggingface import HFLM
 from backend import adapters, jsonlines
 from backend.adapters import Adapter
 from backend.cache import FramedCache
+from backend.evaluation.files import counted
 from backend.evaluation.machine import provenance
 from backend.models import Loaded, Models
 from backend.positions import Policy
@@ -151,6 +152,8 @@ def evaluate(
             kept = {key.split(",")[0]: round(v, 4) for key, v in measures.items() if isinstance(v, float)}
             rows.append({"model": name, "task": task, "documents": found["n-samples"][task]["effective"], **kept})
             report(json.dumps(rows[-1]))
+            asked, count = (found["n-samples"][task][key] for key in ("original", "effective"))
+            report(counted(f"{name}, {task}", "documents", asked, count, f"past --limit {limit}"))
         yield head | {"accuracy": [*rows]}
 
 

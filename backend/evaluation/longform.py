@@ -1,44 +1,33 @@
 """How position-id compression changes what a model writes at length: lengths, endings, quality (004 §4, table 7).
 
 `python -m backend evaluate longform` writes assets/results/longform.json; with --trained, what training on long texts
-adds (004 table 2, table 8 and figure 3) to pic_sft.json. A run that was stopped goes on,
-and one with other settings is refused: give another --out.
+adds (004 table 2, table 8 and figure 3) to pic_sft.json. Answers are written one at a time, as a user's run is. A run
+that was stopped goes on, and one with other settings is refused: give another --out. With --recount FILE … the
+summaries of such files are made anew of their answers.
 """
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import import_module
-from math import exp
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from backend import adapters, jsonlines
-from backend.batch import SLOTS, Request, Response, Sampling, write
-from backend.capabilities import LLAMA_SHAPED
+from backend.batch import Response
 from backend.engine import Lab
-from backend.evaluation import scores
+from backend.evaluation.files import counted
+from backend.evaluation.lengthening import Answer, summary
 from backend.evaluation.machine import provenance
 from backend.evaluation.quality import distinct, perplexity, similarity
-from backend.positions import Policy
-from backend.prompt import end_ids, token_ids
+from backend.prompt import token_ids
 from backend.settings import RunSettings, Watch
 from backend.signals.units import words
 from backend.steps import Finish, Step
 
 NGRAM = 4
-SEVERE = 0.5
-# Answers from so many on, of at most so many tokens, are written faster together.
-ENOUGH, TOGETHER = 16, 2048
-# Of the bootstrap of ratios, and how many pairs it needs to tell anything.
-DRAWS, PAIRS = 2000, 6
-SEEDS = "a prompt's place"
-QUALITY = ("distinct2", "similarity", "perplexity")
+SEEDS, PATH = "a prompt's place", "Lab.stream"
 PROMPTS = (
     "Explain how a refrigerator keeps food cold.",
     "Describe the life cycle of a star for a curious teenager.",
@@ -56,37 +45,6 @@ class Asked:
 
     prompt: str
     words: int | None = None
-
-
-@dataclass(frozen=True)
-class Answer:
-    """One response.
-
-    repetition: share of its token 4-grams that occurred before in it. ended: by the end mark. distinct2: different
-    pairs of tokens over all. similarity: cosine of MiniLM's embeddings of it and its prompt, −1 to 1. nats: negative
-    log-likelihood of its tokens under the model without a policy. wanted: words asked for. judged: what a judge said.
-    """
-
-    tokens: int
-    words: int
-    repetition: float
-    ended: bool
-    distinct2: float = 1.0
-    similarity: float = 0.0
-    nats: float = 0.0
-    wanted: int | None = None
-    judged: float | None = None
-
-    @property
-    def corrupted(self) -> bool:
-        """No end before the cap, or more than half of its 4-grams repeated (004 §4.1 leaves the rule open)."""
-        return not self.ended or self.repetition > SEVERE
-
-
-Pair = tuple[Answer, Answer]
-# Places in a list of pairs (draws × pairs), and a ratio by draw.
-Draws = NDArray[np.integer]
-Ratios = dict[str, NDArray[np.float64]]
 
 
 def repetition(tokens: list[int]) -> float:
@@ -127,27 +85,8 @@ def earlier(found: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def responses(lab: Lab, asked: Sequence[RunSettings]) -> Iterator[tuple[int, Response]]:
-    """(place, response) of settings that are alike but for prompt and seed: all at once, where batches can do it, there
-    are enough of them, and none may become so long that it is written faster by itself."""
-    first = asked[0]
-    adapter = adapters.find(first.method, first.model)
-    loaded = lab.models.load(first.model, first.precision, adapter.path if adapter else None)
-    requests = [Request(token_ids(one, loaded.tokenizer), one.max_new_tokens) for one in asked]
-    policy = Policy.of(first)
-    short = all(len(request.ids) <= policy.initial + policy.recent for request in requests)
-    alike = policy.window is None and first.repetition_penalty == 1 and (short or policy.kind != "dynamic")
-    apart = len(asked) < ENOUGH or first.max_new_tokens > TOGETHER
-    if apart or not alike or loaded.capabilities.family not in LLAMA_SHAPED:
-        yield from ((place, _alone(lab, one)) for place, one in enumerate(asked))
-        return
-    sampling = Sampling(first.temperature, first.top_k, first.top_p, first.seed)
-    room = first.max_new_tokens + max(len(request.ids) for request in requests)
-    slots = min(len(requests), SLOTS)
-    yield from write(loaded.model, requests, end_ids(loaded), room, None, sampling, slots, policy)
-
-
-def _alone(lab: Lab, settings: RunSettings) -> Response:
+def response(lab: Lab, settings: RunSettings) -> Response:
+    """What a user's run of these settings writes. ValueError for one that fails."""
     *steps, finish = lab.stream(settings)
     assert isinstance(finish, Finish)
     if finish.reason == "error":
@@ -170,6 +109,7 @@ def answer(lab: Lab, asked: Asked, settings: RunSettings, response: Response, sc
         nats=perplexity(loaded.model, [ids], [tokens])[0].nats if tokens else 0.0,
         wanted=asked.words,
         judged=score(settings.prompt, text) if score else None,
+        text=text,
     )
 
 
@@ -214,86 +154,6 @@ def trained() -> dict[str, dict[str, Any]]:
     }
 
 
-def summary(answers: Iterable[Answer], reference: Iterable[Answer] = ()) -> dict[str, float | None]:
-    """Means over responses; the medians of lengths as well, because a response that never ends stretches the mean, and
-    the mean words of the responses that are not corrupted (None for none).
-
-    reference: responses to the same prompts, see `beside`. s_l: LongBench-Write's length score, where the prompts ask
-    for lengths; judged: where a judge was asked.
-    """
-    found = list(answers)
-    pairs = [(a.words, a.wanted) for a in found if a.wanted]
-    judged = [a.judged for a in found if a.judged is not None]
-    whole = [a.words for a in found if not a.corrupted]
-    return {
-        "responses": len(found),
-        "tokens_mean": statistics.mean(a.tokens for a in found),
-        "tokens_median": statistics.median(a.tokens for a in found),
-        "words_mean": statistics.mean(a.words for a in found),
-        "words_whole": statistics.mean(whole) if whole else None,
-        **beside(found, reference),
-        "repetition_mean": statistics.mean(a.repetition for a in found),
-        "ended": statistics.mean(a.ended for a in found),
-        "corrupted": statistics.mean(a.corrupted for a in found),
-        **_quality(found),
-        **({"s_l": scores.s_l(pairs)} if pairs else {}),
-        **({"judged": statistics.mean(judged)} if judged else {}),
-    }
-
-
-def beside(answers: Iterable[Answer], reference: Iterable[Answer]) -> dict[str, float | None]:
-    """Answers over a reference's to the same prompts, as 004 compares them (appendix A).
-
-    Of those alone that neither answered corruptly, shared in number: lengthening, words to words; shared_…, quality to
-    quality. lengthening_apart: mean words of the uncorrupted answers to those of the reference's own, 004's measure
-    where more than a fifth are corrupted. Each with its bounds …_low and …_high (`_drawn`); None where unknown.
-    """
-    pairs = list(zip(answers, reference, strict=False))
-    shared = [(a, b) for a, b in pairs if not (a.corrupted or b.corrupted)]
-    return {"shared": len(shared), **_drawn(shared, _ratios), **_drawn(pairs, _apart)}
-
-
-def _drawn(pairs: Sequence[Pair], ratios: Callable[[Sequence[Pair], Draws], Ratios]) -> dict[str, float | None]:
-    """Ratios over pairs, and between which values, …_low and …_high, each lies in 95 % of draws of as many pairs from
-    among them (the percentile bootstrap). None where there is nothing to divide by, bounds for fewer than PAIRS too."""
-    count = len(pairs)
-    found = ratios(pairs, np.arange(count)[None])
-    among = ratios(pairs, np.random.default_rng(0).integers(max(1, count), size=(DRAWS, count)))
-    known: dict[str, float | None] = {}
-    for key, (ratio,) in found.items():
-        told = count >= PAIRS and bool(np.isfinite(among[key]).all())
-        low, high = np.percentile(among[key], (2.5, 97.5)).tolist() if told else (None, None)
-        known |= {key: float(ratio) if np.isfinite(ratio) else None, f"{key}_low": low, f"{key}_high": high}
-    return known
-
-
-def _ratios(pairs: Sequence[Pair], drawn: Draws) -> Ratios:
-    """Lengthening and qualities by draw; not finite where there is nothing to divide by."""
-    measures = [[(a.words, a.distinct2, a.similarity, a.nats, a.tokens) for a in pair] for pair in pairs]
-    sums = np.array(measures, dtype=float).reshape(-1, 2, 5)[drawn].sum(1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        words, distinct2, similarity = (sums[:, 0, :3] / sums[:, 1, :3]).T
-        ours, theirs = (sums[..., 3] / sums[..., 4]).T
-        qualities = dict(zip(QUALITY, (distinct2, similarity, np.exp(ours - theirs)), strict=True))
-    return {"lengthening": words} | {f"shared_{key}": ratios for key, ratios in qualities.items()}
-
-
-def _apart(pairs: Sequence[Pair], drawn: Draws) -> Ratios:
-    """Lengthening by draw, each side over its own uncorrupted answers; not finite where one has none."""
-    measures = [[(a.words * (not a.corrupted), not a.corrupted) for a in pair] for pair in pairs]
-    sums = np.array(measures, dtype=float).reshape(-1, 2, 2)[drawn].sum(1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        means = sums[..., 0] / sums[..., 1]
-        return {"lengthening_apart": means[:, 0] / means[:, 1]}
-
-
-def _quality(answers: Sequence[Answer]) -> dict[str, float]:
-    """Measures of quality that need no judge, over at least one answer."""
-    distinct2, similarity = (statistics.mean(getattr(a, key) for a in answers) for key in ("distinct2", "similarity"))
-    nats = sum(a.nats for a in answers) / max(1, sum(a.tokens for a in answers))
-    return dict(zip(QUALITY, (distinct2, similarity, exp(nats)), strict=True))
-
-
 def evaluate(
     lab: Lab,
     prompts: Sequence[Asked],
@@ -309,8 +169,8 @@ def evaluate(
     policy of that name, another adapter or by another judge is measured anew. ValueError where it has other settings or
     prompts.
 
-    A prompt's place is its seed; under one for all, runs would draw and end alike. Policies draw alike too where all
-    are written singly or all in batches (see `responses`), which turn a seed into tokens otherwise.
+    A prompt's place is its seed; under one for all, runs would draw and end alike. A policy's summary is made once it
+    has answered all prompts.
     """
     head = {"settings": dict(common), "prompts": [each.prompt for each in prompts]}
     if before is not None and any(before[key] != value for key, value in head.items()):
@@ -318,44 +178,49 @@ def evaluate(
     result = provenance(seed=0, before=before) | head
     answers: dict[str, list[dict[str, Any]]] = dict(before["answers"]) if before else {}
     measured = dict(before["measured"]) if before else {}
+    found: dict[str, Any] = dict(before.get("summary", {})) if before else {}
     for name, policy in compared.items():
         now = _measured({**common, **policy}, policy, score)
         if measured.get(name) != now:
             measured[name], answers[name] = now, []
+            found.pop(name, None)
         given = {**common, **policy, "watch": Watch(enabled=False)}
-        for row in _rows(lab, prompts, given, len(answers[name]), score):
-            answers[name] = [*answers[name], row]
+        for place, each in list(enumerate(prompts))[len(answers[name]) :]:
+            settings = RunSettings(prompt=each.prompt, seed=place, **given)
+            row = answer(lab, each, settings, response(lab, settings), score)
+            answers[name] = [*answers[name], asdict(row)]
             report(f"{name}: {len(answers[name])} of {len(prompts)} answers")
-            yield result | {"measured": dict(measured), "answers": dict(answers), "summary": _summaries(answers)}
-        found = _summaries(answers)
-        report(f"{name}: " + ", ".join(f"{key} {value:.3g}" for key, value in found[name].items() if value is not None))
-        yield result | {"measured": dict(measured), "answers": dict(answers), "summary": found}
+            yield result | {"measured": dict(measured), "answers": dict(answers), "summary": dict(found)}
+        found = _summaries(answers, len(prompts), report)
+        yield result | {"measured": dict(measured), "answers": dict(answers), "summary": dict(found)}
 
 
-def _rows(
-    lab: Lab, prompts: Sequence[Asked], given: Mapping[str, Any], first: int, score: Judge | None
-) -> Iterator[dict[str, Any]]:
-    """Measured answers in the order of the prompts, from the first one asked for on."""
-    left = list(enumerate(prompts))[first:]
-    settings = [RunSettings(prompt=each.prompt, seed=place, **given) for place, each in left]
-    early: dict[int, dict[str, Any]] = {}
-    due = 0
-    for turn, response in responses(lab, settings) if settings else ():
-        early[turn] = asdict(answer(lab, left[turn][1], settings[turn], response, score))
-        while due in early:
-            yield early.pop(due)
-            due += 1
+def recount(before: Mapping[str, Any], report: Callable[[str], None] = print) -> dict[str, Any]:
+    """A result with its summaries made anew of the answers that it holds; none is written."""
+    kept = {key: before[key] for key in ("settings", "prompts", "measured", "answers")}
+    found = _summaries(kept["answers"], len(kept["prompts"]), report)
+    return provenance(seed=0, before=before) | kept | {"summary": found}
 
 
 def _measured(settings: Mapping[str, Any], policy: Mapping[str, Any], score: Judge | None) -> dict[str, Any]:
-    """What tells the answers of one name from those of another: policy, seeds, adapter's checksum, judge."""
+    """What tells the answers of one name from those of another: policy, seeds, how they
+    were written, adapter's checksum, judge."""
     adapter = adapters.find(settings.get("method", "none"), settings.get("model", "embedded"))
     judged = {"judge": f"{score.__module__}:{score.__qualname__}"} if score else {}
-    return {**policy, "seeds": SEEDS, **({"adapter": adapter.sha256} if adapter else {}), **judged}
+    return {**policy, "seeds": SEEDS, "path": PATH, **({"adapter": adapter.sha256} if adapter else {}), **judged}
 
 
-def _summaries(answers: Mapping[str, list[dict[str, Any]]]) -> dict[str, dict[str, float | None]]:
-    """By name; the first one's answers are what the others are compared with."""
-    found = {name: [Answer(**row) for row in rows] for name, rows in answers.items() if rows}
-    reference = next(iter(found.values()), [])
-    return {name: summary(rows, reference) for name, rows in found.items()}
+def _summaries(
+    answers: Mapping[str, list[dict[str, Any]]], prompts: int, report: Callable[[str], None]
+) -> dict[str, dict[str, float | None]]:
+    """Of each policy that answered all prompts; the first one's answers are what the others are compared with."""
+    rows = {name: [Answer(**row) for row in found] for name, found in answers.items()}
+    reference = next(iter(rows.values()), [])
+    found = {}
+    for name, mine in rows.items():
+        if len(mine) == prompts:
+            found[name] = summary(mine, reference)
+            told = (f"{key} {value:.3g}" for key, value in found[name].items() if value is not None)
+            report(f"{name}: {', '.join(told)}")
+        report(counted(name, "answers", prompts, len(mine), "not written yet: run the command again"))
+    return found

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from backend.cache import FramedCache
 from backend.engine import CHUNK, Lab
+from backend.evaluation.files import counted
 from backend.evaluation.fluency import TRUNCATION, WINDOW
 from backend.evaluation.machine import provenance
 from backend.evaluation.perplexity import tokenise
@@ -168,6 +169,10 @@ def continuing(
         mine = [length for length in lengths if policy != "plain" or length <= longest]
         part["rows"] += continuations(lab, model, policy, ids, mine)
         report(f"continuations, {policy}: {len(part['rows'])} rows")
+        found = {row["tokens"]: row["documents"] for row in part["rows"] if row["policy"] == policy}
+        for length in lengths:
+            why = f"without {WRITTEN} tokens after that, or past where the policy stops"
+            report(counted(f"{policy}, {length:,} tokens", "continuations", len(ids), found.get(length, 0), why))
         yield part
 
 
@@ -181,6 +186,8 @@ def telling(
     for policy in WINDOWS:
         part["rows"] += passkeys(lab, model, policy, ids, lengths, keys)
         report(f"passkeys, {policy}: {len(part['rows'])} rows")
+        count = keys * sum(row["policy"] == policy for row in part["rows"])
+        report(counted(policy, "passkeys", keys * len(DEPTHS) * len(lengths), count, "no text is so long"))
         yield part
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from backend import jsonlines
 from backend.adapters import Adapter
 from backend.evaluation import length
+from backend.evaluation.files import counted
 from backend.evaluation.machine import provenance
 from backend.models import Models
 from backend.training.data import Sample
@@ -67,6 +68,7 @@ def evaluate(
         train(fresh().load(settings.model), samples, shaped, out, report)
         rows.append({"targets": targets, "rank": rank} | _found(fresh(), settings.model, out, prompts, report))
         report(f"{targets}, rank {rank}: {rows[-1]}")
+        report(counted(f"{targets}, rank {rank}", "answers", rows[-1]["asked"], rows[-1]["answers"], "not written"))
         yield provenance(seed=settings.seed) | made(settings, samples, prompts) | {"rows": rows}
 
 
@@ -78,6 +80,7 @@ def _found(models: Models, model: str, adapter: Path, prompts: int, report: Call
     written = length.answers(loaded, "ldpe", asked, settings, report)
     errors = [abs(one.answer.count - one.answer.target) for one in written]
     return {
+        "asked": len(asked),
         "bytes": (adapter / "adapter_model.safetensors").stat().st_size,
         "loss_end": float(np.mean([line["loss_end"] for line in log])),
         "loss_text": float(np.mean([line["loss_text"] for line in log])),

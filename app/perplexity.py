@@ -1,0 +1,58 @@
+"""Recorded perplexity as curves: nats of a token by how far into a text it stands (002 figure 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import log
+from typing import Any
+
+from app import charts
+from app.charts import Chart
+from app.results import Figure
+
+# Tokens of a point, and where lines are cut off.
+POINT, CEILING = 2048, 12.0
+
+
+def figures(result: Mapping[str, Any]) -> list[Figure]:
+    """The curves of a file that `evaluate perplexity` wrote."""
+    readings = result["readings"]
+    texts = len({reading["document"] for reading in readings})
+    hint = f"Mean over {texts} text{'s' * (texts > 1)}, four chunks to a point (002 figure 3)"
+    return [Figure("Nats against position", hint, _chart(result, readings))]
+
+
+def _chart(result: Mapping[str, Any], readings: Sequence[Mapping[str, Any]]) -> Chart:
+    layout = charts.axes("tokens read", "nats of a token")
+    data, rows = [], []
+    policies = dict.fromkeys(reading["policy"] for reading in readings)
+    for colour, policy in zip(charts.SERIES_COLOURS, policies, strict=False):
+        curve = _curve(readings, policy)
+        at = curve if len(curve) > 1 else _points(result, policy)
+        if at:
+            x, y = list(at), list(at.values())
+            mode = "lines" if at is curve else "markers"
+            data.append(charts.line(x, y, colour, policy, mode=mode))
+            rows.append([policy, f"{x[-1]:,}", f"{min(y):.2f}", f"{y[-1]:.2f}"])
+    layout["xaxis"] |= {"type": "log", "tickvals": [2048 * 2**n for n in range(7)]}
+    layout["xaxis"]["ticktext"] = [f"{2 * 2**n}k" for n in range(7)]
+    charts.legend(layout, data)
+    words = f"{len(data)} policies; lines are cut off at {CEILING:g} nats."
+    return Chart(data, layout, words, ("policy", "read to", "least nats", "nats at the end"), rows)
+
+
+def _curve(readings: Sequence[Mapping[str, Any]], policy: str) -> dict[int, float]:
+    """Mean nats by position of texts read from their start."""
+    nats: dict[int, list[float]] = {}
+    for reading in readings:
+        if reading["policy"] == policy and reading["start"] == 0:
+            for position, value in zip(reading["position"], reading["nll"], strict=True):
+                nats.setdefault(-(-position // POINT) * POINT, []).append(value)
+    return {place: round(min(sum(nats[place]) / len(nats[place]), CEILING), 3) for place in sorted(nats)}
+
+
+def _points(result: Mapping[str, Any], policy: str) -> dict[int, float]:
+    """Nats by tokens read of a policy that reads anew for each length."""
+    row: Mapping[str, Any] = next((row for row in result["perplexity"] if row["policy"] == policy), {})
+    found = {int(key.replace(",", "")): value for key, value in row.items() if key != "policy" and value}
+    return {length: round(min(log(value), CEILING), 3) for length, value in found.items()}

@@ -1,0 +1,70 @@
+"""Figures and tables as Markdown: numbers to be read, each difference with its interval and what it rests on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from backend.evaluation.bootstrap import Bounded
+
+UNKNOWN = "–"
+# Result files by their path.
+Results = Mapping[str, Any]
+
+
+class Part(NamedTuple):
+    """A section of the report. files: that it shows. command: makes them. text: Markdown of those there are."""
+
+    title: str
+    files: tuple[str, ...]
+    command: str
+    text: Callable[[Results], str]
+
+
+def figure(value: Any) -> str:
+    """A number with three significant digits or all of its whole ones; "–" for what is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return UNKNOWN
+    digits = 2 - math.floor(math.log10(abs(value))) if value else 0
+    return (f"{value:,.{max(0, digits)}f}" if isinstance(value, float) else f"{value:,}").replace("-", "−")
+
+
+def decimal(value: Any) -> str:
+    """A number with two decimals; "–" for what is none."""
+    return UNKNOWN if figure(value) == UNKNOWN else f"{value:,.2f}".replace("-", "−")
+
+
+def fine(value: Any) -> str:
+    """A number with three decimals; "–" for what is none."""
+    return UNKNOWN if figure(value) == UNKNOWN else f"{value:,.3f}"
+
+
+def percent(share: Any) -> str:
+    """A share as a whole percentage; "–" for what is no number."""
+    return UNKNOWN if figure(share) == UNKNOWN else f"{100 * share:.0f} %"
+
+
+def points(share: Any) -> str:
+    """A difference of shares in points, with its sign; "–" for what is no number."""
+    return UNKNOWN if figure(share) == UNKNOWN else f"{100 * share:+.0f}".replace("-", "−")
+
+
+def told(found: Bounded, count: int | None, of: str, show: Callable[[Any], str] = decimal) -> str:
+    """A figure with its interval and what it rests on: "0.75 (0.52 to 1.08; 32 prompts)"; "–" without one."""
+    if not found.known:
+        return UNKNOWN
+    return f"{show(found.value)} ({show(found.low)} to {show(found.high)}; {figure(count)} {of})"
+
+
+def verdict(found: Bounded, more: str, less: str, same: float = 1.0) -> str:
+    """What an interval says of two rows: which has more, or that they cannot be told apart."""
+    if not found.known or not found.differs(same):
+        return "not told apart"
+    return more if found.value is not None and found.value > same else less
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table; the first column to the left, the others to the right."""
+    lines = [columns, ["---", *["---:"] * (len(columns) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', '∣') for cell in line)} |" for line in lines)

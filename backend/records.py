@@ -157,6 +157,7 @@ class StepRecord(Record):
     wanted: Count | None = None
     p_model: Probability | None = None
     p_eos_model: Probability | None = None
+    thinking: bool = False
 
     @model_validator(mode="after")
     def _models_own_is_whole(self) -> StepRecord:
@@ -202,6 +203,8 @@ class FinishRecord(Record):
     notes: tuple[str, ...] = ()
     landed: bool = False
     p_eos_model: Probability | None = None
+    thinking: str = ""
+    thinking_tokens: Count = 0
 
     @model_validator(mode="after")
     def _models_own_has_its_pair(self) -> FinishRecord:

@@ -39,6 +39,11 @@ MAX_NEW_TOKENS = 16_384
 MAX_WINDOW = 131_072
 
 
+def counted(number: int, unit: Unit) -> str:
+    """A number with its unit: '1 word', '2 words'."""
+    return f"{number} {unit.removesuffix('s') if number == 1 else unit}"
+
+
 class Watch(BaseModel):
     """What the probes record while the model writes (002 §3)."""
 
@@ -61,6 +66,13 @@ class RunSettings(BaseModel):
     )
     precision: Precision = Field(
         "bf16", description="weights as bf16, fp32, weight-only int8 or int4 (CPU), or 4-bit by bitsandbytes"
+    )
+
+    thinking: bool = Field(
+        False, description="let a thinking model think before it answers, where its template can switch that"
+    )
+    special_tokens: bool = Field(
+        False, description="let special tokens typed in the prompt act as such; else they are read as text"
     )
 
     method: Method = Field("none", description="how the length is steered")

@@ -38,7 +38,6 @@ PRESETS = (
         "counts down to 60 tokens and ends a sentence there",
         RunSettings(prompt=BICYCLE, method="orpe", target=60, landing=8, watch=Watch(layer=12)),
     ),
-    Preset("Plain", "the model as it is", RunSettings(prompt=SKY, max_new_tokens=320, watch=Watch(layer=12))),
     Preset(
         "Λ window 48",
         "sees 48 tokens and 10 sinks",
@@ -48,7 +47,7 @@ PRESETS = (
         "Dynamic × 4",
         "the middle compressed by four",
         RunSettings(
-            prompt=STORY, pic="dynamic", ratio=4, initial=4, recent=64, max_new_tokens=160, watch=Watch(layer=12)
+            prompt=STORY, pic="dynamic", ratio=4, initial=4, recent=64, max_new_tokens=200, watch=Watch(layer=12)
         ),
     ),
 )

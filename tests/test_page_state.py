@@ -82,7 +82,7 @@ def test_the_cap_follows_the_target_until_it_is_set(visit):  # noqa: F811
 
 def test_recorded_runs_wait_while_another_is_written(visit):  # noqa: F811
     visitor = visit(query="?prompt=Write+a+long+story.&max_new_tokens=4000")
-    preset = visitor.page.get_by_role("button", name="Plain", exact=True).first
+    preset = visitor.page.get_by_role("button", name="Dynamic × 4", exact=True).first
     visitor.generate()
     expect(preset).to_be_disabled()
     visitor.page.click("#stop")

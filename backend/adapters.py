@@ -11,7 +11,7 @@ import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
@@ -141,14 +141,6 @@ def required(method: Method, model: str, precision: str = "bf16") -> Adapter | N
 def available(model: str, precision: str = "bf16") -> dict[str, str | None]:
     """Every length method, with the reason why it cannot be used on a model, or None where it can."""
     return {method: _missing(method, model, precision) for method in get_args(Method)}
-
-
-def outdated(measured: Mapping[str, Mapping[str, Any]], model: str) -> list[str]:
-    """The names of what was measured with an adapter that is no longer the one found. measured: by name, with `method`
-    and the adapter's checksum under `adapter`, if it had one."""
-    stored = {name: (how["method"], how["adapter"]) for name, how in measured.items() if "adapter" in how}
-    now = {method: find(method, model) for method, _ in stored.values()}
-    return [name for name, (method, sha256) in stored.items() if (at := now[method]) is None or at.sha256 != sha256]
 
 
 def save(

@@ -1,15 +1,13 @@
 """The rules by which long responses are judged, and their evaluation on the model itself."""
 
 import json
-from math import exp
 
 import pytest
 
 from backend.__main__ import main
 from backend.engine import Lab
-from backend.evaluation import longform
 from backend.evaluation.longform import Answer, Asked, asked, evaluate, policies, repetition, summary, trained
-from backend.settings import LONG_METHODS, RunSettings, Watch
+from backend.settings import LONG_METHODS, RunSettings
 
 
 def test_repetition_counts_four_grams_that_came_before():
@@ -17,12 +15,6 @@ def test_repetition_counts_four_grams_that_came_before():
     assert repetition([1, 2, 3]) == 0
     assert repetition([7] * 13) == 0.9
     assert repetition([1, 2, 3, 4, 5, 6, 7, 8] * 2) == 1 - 8 / 13
-
-
-def test_corrupted_means_no_end_or_more_than_half_repeated():
-    assert not Answer(10, 8, 0.5, True).corrupted
-    assert Answer(10, 8, 0.51, True).corrupted
-    assert Answer(10, 8, 0.0, False).corrupted
 
 
 def test_summary_is_over_all_responses():
@@ -92,20 +84,6 @@ def test_runs_of_one_prompt_draw_alike_under_every_policy_and_those_of_two_do_no
     assert found["summary"]["plain again"]["lengthening"] in (1, None)
 
 
-def test_a_batch_writes_what_single_runs_write(models, monkeypatch):
-    lab = Lab(models)
-    compressed = {"pic": "dynamic", "ratio": 4.0, "initial": 2, "recent": 40, "precision": "fp32", "max_new_tokens": 60}
-    asked = [RunSettings(prompt=text, watch=Watch(enabled=False), **compressed) for text in ("Why?", "Tell a story.")]
-    monkeypatch.setattr(longform, "ENOUGH", 2)
-    batch = dict(longform.responses(lab, asked))
-    assert max(len(found.tokens) for found in batch.values()) == 60
-    monkeypatch.delattr(longform, "write")
-    for name, value in (("ENOUGH", 3), ("TOGETHER", 59)):
-        with monkeypatch.context() as other:
-            other.setattr(longform, name, value)
-            assert dict(longform.responses(lab, asked)) == batch
-
-
 def test_answers_that_were_drawn_otherwise_are_drawn_anew(models):
     given = (Lab(models), [Asked("Tell a story.")], {"plain": {}}, {"max_new_tokens": 4})
     *_, found = evaluate(*given, report=lambda line: None)
@@ -115,57 +93,6 @@ def test_answers_that_were_drawn_otherwise_are_drawn_anew(models):
     other = found | {"measured": {"plain": found["measured"]["plain"] | {"seeds": "one for all"}}}
     *_, anew = evaluate(*given, before=other, report=lines.append)
     assert anew["measured"] == found["measured"] and any("1 of 1 answers" in line for line in lines)
-
-
-def test_lengths_are_compared_over_what_neither_corrupted():
-    plain = [Answer(10, 8, 0, True), Answer(90, 80, 0, False), Answer(10, 8, 0, True)]
-    found = summary([Answer(20, 16, 0, True), Answer(20, 16, 0, True), Answer(20, 40, 0.9, True)], plain)
-    assert found["shared"] == 1 and found["lengthening"] == 2
-    assert summary(plain)["shared"] == 0 and summary(plain)["lengthening"] is None
-
-
-def test_quality_is_compared_over_what_neither_corrupted():
-    plain = [Answer(10, 8, 0, True, 0.5, 0.5, 10.0), Answer(90, 80, 0, False, 0.0, 0.0, 900.0)]
-    found = summary([Answer(20, 16, 0, True, 0.25, 1.0, 30.0), Answer(20, 16, 0, True)], plain)
-    assert (found["shared_distinct2"], found["shared_similarity"]) == (0.5, 2)
-    assert found["shared_perplexity"] == pytest.approx(exp(30 / 20 - 10 / 10))
-    assert summary(plain)["shared_perplexity"] is None
-
-
-def test_the_bounds_of_a_lengthening_are_those_of_other_draws():
-    def found(*words):
-        sides = zip(*words, strict=True) if words else ((), ())
-        ours, theirs = ([Answer(10, count, 0, True) for count in side] for side in sides)
-        told = longform.beside(ours, theirs)
-        return told["lengthening_low"], told["lengthening_high"]
-
-    assert found(*[(2, 1)] * 6) == (2, 2)
-    assert found(*[(2, 1)] * 5) == found() == found(*[(2, 0), (1, 1)] * 3) == (None, None)
-    few, many = ([(30, 10), (10, 10), (5, 10)] * times for times in (2, 40))
-    (low, high), (closer, narrower) = found(*few), found(*many)
-    assert found(*few) == (low, high) and 0 < narrower - closer < (high - low) / 3
-    assert closer < 1.5 < narrower
-
-
-def test_lengths_apart_are_those_of_each_sides_own_uncorrupted_answers():
-    ours = [Answer(10, 40, 0, True), Answer(10, 900, 0.9, True), Answer(10, 20, 0, True)] * 2
-    theirs = [Answer(10, 800, 0, False), Answer(10, 10, 0, True), Answer(10, 800, 0, False)] * 2
-    found = longform.beside(ours, theirs)
-    assert (found["shared"], found["lengthening"], found["lengthening_apart"]) == (0, None, 3)
-    assert found["lengthening_apart_low"] is None, "some draws have none of theirs"
-    mended = longform.beside(ours * 4, [Answer(10, 10, 0, True)] * 24)
-    assert (mended["shared"], mended["lengthening"], mended["lengthening_apart"]) == (16, 3, 3)
-    assert 2 <= mended["lengthening_apart_low"] < 3 < mended["lengthening_apart_high"] <= 4
-
-
-def test_the_bounds_of_quality_hold_what_was_found():
-    usual = Answer(10, 9, 0, True, 0.5, 0.2, 20.0)
-    sides = [(Answer(20, 9, 0, True, 0.5 + i / 20, 0.4, 30.0 + i), usual) for i in range(8)]
-    found = longform.beside(*zip(*sides, strict=True))
-    for key in ("shared_distinct2", "shared_perplexity"):
-        assert found[f"{key}_low"] < found[key] < found[f"{key}_high"]
-    assert found["shared_similarity"] == pytest.approx(2) == found["shared_similarity_low"]
-    assert longform.beside(*zip(*sides[:5], strict=True))["shared_perplexity_low"] is None
 
 
 def test_what_cannot_be_measured_is_said(tmp_path, capsys):

@@ -30,13 +30,13 @@ def test_a_damaged_file_is_named_and_the_rest_is_shown(tmp_path):
 
 
 def half(words: list[int], ended: list[bool]) -> float | None:
-    """Kaplan and Meier's median, by hand: the shortest length that less than half survive."""
+    """Kaplan and Meier's median, by hand: the shortest length that at most half survive."""
     alive = 1.0
     for length in sorted({w for w, end in zip(words, ended, strict=True) if end}):
         at_risk = sum(w >= length for w in words)
         ends = sum(w == length and end for w, end in zip(words, ended, strict=True))
         alive *= 1 - ends / at_risk
-        if alive < 0.5 - 1e-12:
+        if alive <= 0.5:
             return length
     return None
 

@@ -8,7 +8,6 @@ now. Where their texts are from stays as it stands in them.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,14 +19,13 @@ from backend.settings import ADAPTER_METHODS, LIMIT_METHODS, LONG_METHODS
 from backend.training.budget import UNRECORDED, Budget, budgets, trainings
 
 TEXTS, MEASURED = "## Texts\n", "## Measured\n"
-RANGES = ("10-200", "300-1000", "words", "characters", "changed", "summaries")
 
 
 def card(adapter: Adapter, sources: Mapping[str, int], note: str) -> str:
     """Markdown with the front matter of the hub. sources: texts by where they are from; note: on their licences."""
     from_ = [f"- {name}: {count:,}" for name, count in sources.items()]
     texts = "\n".join(["", *from_, "", note or "Their licences were not stated.", "", ""])
-    return _head(adapter) + TEXTS + texts + _measured(adapter.method, None)
+    return _head(adapter) + TEXTS + texts + _measured(adapter.method, False)
 
 
 def renewed(card: str, adapter: Adapter, results: Path = RESULTS) -> str:
@@ -111,53 +109,23 @@ def _start(about: Mapping[str, Any]) -> str:
 
 def measured(card: str, method: str, results: Path = RESULTS) -> str:
     """The card with what a folder of results tells of the method."""
-    file = results / _file(method)
-    return card.partition(MEASURED)[0] + _measured(method, json.loads(file.read_text()) if file.exists() else None)
+    return card.partition(MEASURED)[0] + _measured(method, (results / _file(method)).exists())
 
 
 def _file(method: str) -> str:
     return "pic_sft.json" if method in LONG_METHODS else f"length/{method}.json"
 
 
-def _measured(method: str, result: Mapping[str, Any] | None) -> str:
+def _measured(method: str, before: bool) -> str:
+    """before: whether figures of it were recorded, which are withdrawn."""
     command = "longform --trained" if method in LONG_METHODS else f"length --method {method}"
-    told = f"`python -m backend evaluate {command}`; `assets/results/{_file(method)}`, on the lab's Results tab"
-    if result is None:
-        return f"{MEASURED}\n{told}: not yet.\n"
-    rows = _long_rows(method, result) if method in LONG_METHODS else _length_rows(result)
-    return "\n".join([MEASURED, f"{told}:", "", *rows]) + "\n"
-
-
-def _length_rows(result: Mapping[str, Any]) -> Iterator[str]:
-    yield "| targets | answers | mean error | more than 20 off | longer than asked | ended by the model |"
-    yield "|---|---|---|---|---|---|"
-    for name in RANGES:
-        if row := result["summary"].get(name):
-            unit = name if name in ("words", "characters") else "tokens"
-            yield (
-                f"| {name} | {row['answers']} | {row['mae']:.2f} {unit} | {row['outliers']:.1%} "
-                f"| {row['over']:.1%} | {row['ended']:.1%} |"
-            )
-    if quality := result.get("quality"):
-        yield ""
-        yield (
-            f"The untouched model finds the answers to questions {quality['perplexity_ratio']:.2f} times as perplexing "
-            "as its own of the same lengths."
-        )
-
-
-def _long_rows(method: str, result: Mapping[str, Any]) -> Iterator[str]:
-    named = {"sft": "SFT, ", "sft_ntk": "NTK PIC-SFT, ", "sft_dynamic": "dynamic PIC-SFT, "}[method]
-    yield "| read | answers | words | corrupted | perplexity by the model itself |"
-    yield "|---|---|---|---|---|"
-    before = adapters.outdated(result.get("measured", {}), "embedded")
-    for name, row in result["summary"].items():
-        if name.startswith(named) or name.startswith("w/o"):
-            read = name.removeprefix(named) + (" (before its last training)" if name in before else "")
-            yield (
-                f"| {read} | {row['responses']} | {row['words_mean']:,.0f} | {row['corrupted']:.1%} "
-                f"| {row['perplexity']:.1f} |"
-            )
+    told = f"{MEASURED}\n`python -m backend evaluate {command}`"
+    if not before:
+        return f"{told}: not yet.\n"
+    return (
+        f"{told}: being measured again. What `assets/results/{_file(method)}` holds compares methods\n"
+        "that were trained on unequal budgets, and is withdrawn.\n"
+    )
 
 
 def _told(training: Mapping[str, Any]) -> str:

@@ -46,7 +46,8 @@ def test_each_way_is_timed_beside_flash_attention(tmp_path, monkeypatch):
     held = {(row["case"], row["context"]): row["token_bytes"] for row in rows}
     assert held["engine bf16, Λ 32", 64] == held["engine bf16, Λ 32", 96] < held["engine bf16", 64]
     shown = PARTS["gpu"].text({"bench_gpu.json": json.loads(json.dumps(result))})
-    assert "tiny" in shown and "engine bf16" in shown
+    assert shown.startswith("tiny:\n\n") and "| 64 |" in shown and "| 96 |" in shown
+    assert all(way in shown for way in WAYS if way in {row["case"] for row in rows})
 
 
 def test_without_a_gpu_a_shape_must_be_named(monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -31,12 +32,12 @@ def test_a_damaged_file_is_named_and_the_rest_is_shown(tmp_path):
 
 def half(words: list[int], ended: list[bool]) -> float | None:
     """Kaplan and Meier's median, by hand: the shortest length that at most half survive."""
-    alive = 1.0
+    alive = Fraction(1)
     for length in sorted({w for w, end in zip(words, ended, strict=True) if end}):
         at_risk = sum(w >= length for w in words)
         ends = sum(w == length and end for w, end in zip(words, ended, strict=True))
-        alive *= 1 - ends / at_risk
-        if alive <= 0.5:
+        alive *= 1 - Fraction(ends, at_risk)
+        if alive <= Fraction(1, 2):
             return length
     return None
 

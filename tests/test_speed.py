@@ -195,7 +195,9 @@ def test_the_whole_bench_on_tiny_models_is_shown(small, bench, monkeypatch):
         "further": [{"written": 2, "prompt_tokens": 8190, "tokens_per_second": {"page": 1.5}, "cost": {"page": 0.25}}],
     }
     page = PARTS["speed"].text({"bench.json": json.loads(json.dumps(result))})
-    assert "engine" in page and "| " in page
+    assert f"Left out after 8,192 tokens: {speed.SEEING} (36 GB)." in page
+    assert "8,190" in page and "1.50" in page and "25" in page
+    assert all(f"{context}" in page for context in (16, 24, 32)) and "engine bf16, Λ 2048" in page
 
 
 def test_lengths_are_set_beside_the_shortest_by_rounds(small):
@@ -208,3 +210,5 @@ def test_lengths_are_set_beside_the_shortest_by_rounds(small):
     assert first["reading_over"] == first["writing_over"] == 1 and first["cache"] > 0
     ratios = [mine / other for mine, other in zip(far["writing"], first["writing"], strict=True)]
     assert far["writing_over"] == pytest.approx(sum(ratios) / 2)
+    level = PARTS["flatness"].text({"flatness.json": {"rows": [first, far]}})
+    assert "| 64 | 1,536 |" in level and "| 64 | 2,560 |" in level and f"{first['cache'] / 2**20:.1f} MiB" in level

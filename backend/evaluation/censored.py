@@ -48,5 +48,6 @@ def _heights(bounds: Any) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 def _reaches_half(lengths: NDArray[Any], heights: NDArray[Any]) -> float | None:
-    below = np.flatnonzero(heights <= 0.5)
+    # The curve is a product of fractions: a half may come out a rounding above it.
+    below = np.flatnonzero(heights <= 0.5 + 1e-9)
     return float(lengths[below[0]]) if len(below) else None

@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from backend.engine import Control, Lab
-from backend.landing import REACH, SLACK, Landing
+from backend.landing import NEAR, REACH, Landing
 from backend.models import Models
 from backend.runner import Runner
 from backend.sentences import final
@@ -36,7 +36,7 @@ def run(lab, settings, control=None):
 def test_it_ends_a_sentence_near_the_target(lab, target):
     _, finish = run(lab, ask(target=target, landing=8))
     assert finish.reason == "eos" and finish.landed and final(finish.text)
-    assert abs(finish.error) <= SLACK
+    assert abs(finish.error) <= NEAR
 
 
 def test_more_tries_find_no_worse_an_end(lab, monkeypatch):
@@ -155,7 +155,7 @@ def test_a_target_moved_while_it_lands_is_landed_on(lab):
                 control.retarget(60)
         else:
             finish = event
-    assert finish.error is not None and abs(finish.tokens - 60) <= SLACK
+    assert finish.error is not None and abs(finish.tokens - 60) <= NEAR
 
 
 def test_it_can_be_stopped_and_leaves_free_runs_alone(lab):

@@ -103,15 +103,15 @@ class Visitor:
         self.context.on("request", lambda request: self._leaves(request.url) and self.wrongs.append(request.url))
         scripts: list[Route] = []
         if late:
-            self.page.route("**/lab/charts.js", scripts.append)
+            self.page.route("**/lab/charts.js", lambda route: scripts.append(route))
         if clock:
             self.page.clock.install()
         self.page.goto(address + query, wait_until="load")
         self.page.wait_for_selector("#model-state [data-state=good]")
         if late:
-            self.page.unroute("**/lab/charts.js")
             for script in scripts:
                 script.continue_()
+            self.page.unroute("**/lab/charts.js")
         self.page.wait_for_selector("#chart-mask .main-svg")
         self.page.wait_for_selector("#text-run .ll-response[data-tokens]")
 
@@ -569,12 +569,13 @@ def test_a_comparison_offers_the_methods_of_its_model(visit):
 
 def test_two_visitors_at_once_get_their_own_runs(visit):
     one = visit(query=link(prompt="Why is the sky blue?", max_new_tokens=40))
-    two = visit(query=link(prompt="Count from one to twenty.", window=16, sinks=4, max_new_tokens=30))
+    two = visit(query=link(prompt="Count from one to twenty.", window=16, sinks=4, max_new_tokens=20))
+    # Processors round differently: some end the second answer after 26 tokens.
     one.generate()
     two.page.click("#go")
     assert "after 40 tokens" in one.ends()
-    two.page.wait_for_function("document.querySelector('#text-run .ll-response').dataset.tokens === '30'")
-    assert "after 30 tokens" in two.ends()
+    two.page.wait_for_function("document.querySelector('#text-run .ll-response').dataset.tokens === '20'")
+    assert "after 20 tokens" in two.ends()
     assert one.tokens == 40
     two.settles("entropy")
     attended = two.page.evaluate("Math.exp(document.querySelector('#chart-entropy .ll-plot').data[0].y.at(-1))")

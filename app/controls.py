@@ -237,7 +237,8 @@ def _cap_follows(parts: Mapping[str, Any]) -> None:
 
     def follow(method: Method, target: int | None, limit: int | None, unit: Unit, cap: int, before: int) -> list[Any]:
         wanted = min(cap_for(method, target or 1, limit or 1, unit), parts["max_new_tokens"].maximum)
-        return [wanted if cap == before else gr.skip(), wanted]
+        # What is already there is not sent: it could arrive after another value was typed.
+        return [wanted if cap == before != wanted else gr.skip(), wanted]
 
     gr.on(
         [part.change for part in aims], follow, [*aims, cap, followed], [cap, followed],

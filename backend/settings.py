@@ -123,7 +123,7 @@ class RunSettings(BaseModel):
         aims = {name: given.get(name, cls.model_fields[name].default) for name in ("method", "target", "limit", "unit")}
         try:
             cap = cap_for(aims["method"], int(aims["target"]), int(aims["limit"]), aims["unit"])
-        except (TypeError, ValueError, KeyError):
+        except (TypeError, ValueError, KeyError, OverflowError):
             # What is wrong with them is said of them.
             cap = CAP
         return given | {"max_new_tokens": cap}

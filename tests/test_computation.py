@@ -85,8 +85,8 @@ def test_a_run_goes_on_where_it_stopped(models):
     *_, whole = evaluate(*given, before=before, report=said.append, first=256, stop=512)
     assert len(whole["rows"]) == 6 and whole["went_on_from"][0]["date"] == first["date"]
     assert whole["rows"][0] == first["rows"][0]
-    # "pydoc 64 Λ" alone, then the other five, and a word on the text that is left out.
-    assert len(said) == 7 and "short has" in said[-1]
+    # "pydoc 64 Λ" alone, then the other five, a word on the text that is left out, and how many counted.
+    assert len(said) == 8 and "short has" in said[6] and "asked for" in said[7]
     assert list(evaluate(*given, before=whole, report=said.append, first=256, stop=512)) == []
     found = {(row["attention"], row["window"]): row for row in whole["rows"]}
     for window in (64, 128):

@@ -168,4 +168,4 @@ def test_a_run_that_failed_is_no_answer(models, monkeypatch):
     with pytest.raises(ValueError, match="give a smaller cap"):
         list(streamed(lab, "embedded", "prompted", [case], 0, str))
     with pytest.raises(ValueError, match="give a smaller cap"):
-        longform._alone(lab, RunSettings(prompt="Why?"))
+        longform.response(lab, RunSettings(prompt="Why?"))

@@ -57,8 +57,9 @@ def endpoint(lab: Any, runs: Runs) -> Callable[..., Iterator[dict[str, Any]]]:
 
         Each update, and the result, is an object: `text` so far; `finish` (null until the end, then reason, tokens,
         words, characters, signed error, seconds, tokens_per_second, cache_bytes and message); `steps`, one entry a new
-        token since the last update (all of them in the result) with index, token, text, p, p_eos, spread, context,
-        attended, wanted, goal, remaining and seconds; with probes also entropy of every layer and head, state (first
+        token since the last update (all of them in the result) with index, token, text, p and p_eos as drawn with,
+        p_model and p_eos_model as the model has them, spread (the model's own entropy), context, attended, wanted,
+        goal, remaining and seconds; with probes also entropy of every layer and head, state (first
         layer's output), logits of one head by perceived distance, and on the first step reading (what was seen while
         the prompt was read), as in a saved trace: long arrays are {shape, f16}, base64 of little-endian float16.
         window: null is plain attention. Settings that cannot run are refused with a sentence.

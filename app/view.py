@@ -108,6 +108,7 @@ class View:
             decode_seconds=series.seconds[-1] if len(series) else 0.0,
             tokens_per_second=series.speed,
             p_eos=None,
+            p_eos_model=None,
             notes=(),
             landed=False,
         )

@@ -11,19 +11,28 @@ from backend.finite import check_finite
 from backend.settings import RunSettings
 
 if TYPE_CHECKING:
-    from transformers import LogitsProcessorList
+    from transformers import ExponentialDecayLengthPenalty, LogitsProcessorList
 
 DECAY = 1.05
 COLDEST = 1e-3
+# A start of the decaying penalty that no run reaches.
+NEVER = 2**62
 
 
 class Choice(NamedTuple):
-    """A chosen token, its probability, that of ending instead, and the entropy (nats) of the model's distribution."""
+    """A chosen token, its probability and that of ending instead.
+
+    p, p_end: drawn with, after repetition penalty, decay, temperature, top-k and top-p. A greedy choice has no
+    temperature: they are those of the distribution after repetition penalty and decay whose likeliest token it takes.
+    p_model, p_end_model, spread: the model's own, before all of these; spread is its entropy in nats.
+    """
 
     token: int
     p: float
     p_end: float
     spread: float
+    p_model: float
+    p_end_model: float
 
 
 class Chooser:
@@ -33,9 +42,11 @@ class Chooser:
     """
 
     def __init__(self, settings: RunSettings, prompt: int, ends: list[int]):
-        self.settings, self.prompt, self.ends = settings, prompt, ends
+        self.prompt, self.ends = prompt, ends
         self.random = torch.Generator().manual_seed(settings.seed)
         self.greedy = settings.temperature < COLDEST
+        self._decay = _decay(settings, prompt, ends)
+        self._shaping = _shaping(settings, self._decay, self.greedy)
 
     def choose(self, logits: Tensor, read: list[int], goal: int | None, planned: int | None = None) -> Choice:
         """logits [vocabulary] in float32, token ids read so far, goal in tokens (for the decaying penalty).
@@ -45,41 +56,57 @@ class Chooser:
         """
         scores = logits.cpu()
         check_finite(scores)
-        log_p = torch.log_softmax(scores, -1)
-        token = self._next(scores, read, goal) if planned is None else planned
-        p = log_p.exp()
-        spread = -torch.dot(p, log_p.clamp_min(-1e4))
-        return Choice(token, float(p[token]), float(p[self.ends].sum()), float(spread))
+        own = torch.log_softmax(scores, -1)
+        p_own = own.exp()
+        spread = -torch.dot(p_own, own.clamp_min(-1e4))
+        shaped = self._shaped(scores, read, goal)
+        p = torch.softmax(shaped, -1)
+        token = self._next(shaped, p) if planned is None else planned
+        ending, ending_own = float(p[self.ends].sum()), float(p_own[self.ends].sum())
+        return Choice(token, float(p[token]), ending, float(spread), float(p_own[token]), ending_own)
 
-    def _next(self, scores: Tensor, read: list[int], goal: int | None) -> int:
-        shaping = self._shaping(goal)
-        shaped = shaping(torch.tensor([read]), scores[None])[0] if shaping else scores
-        return int(shaped.argmax()) if self.greedy else self._sampled(shaped)
+    def _next(self, scores: Tensor, p: Tensor) -> int:
+        return int(scores.argmax()) if self.greedy else int(torch.multinomial(p, 1, generator=self.random))
 
-    def _sampled(self, scores: Tensor) -> int:
-        return int(torch.multinomial(torch.softmax(scores, -1), 1, generator=self.random))
+    def _shaped(self, scores: Tensor, read: list[int], goal: int | None) -> Tensor:
+        if not self._shaping:
+            return scores
+        if self._decay is not None:
+            self._decay.regulation_start = NEVER if goal is None else self.prompt + goal
+        return self._shaping(torch.tensor([read]), scores[None])[0]
 
-    def _shaping(self, goal: int | None) -> LogitsProcessorList:
-        """In generate's order: repetition, decay, then, when sampling, temperature, top-k and top-p."""
-        from transformers import (
-            ExponentialDecayLengthPenalty,
-            LogitsProcessorList,
-            RepetitionPenaltyLogitsProcessor,
-            TemperatureLogitsWarper,
-            TopKLogitsWarper,
-            TopPLogitsWarper,
-        )
 
-        settings, shaping = self.settings, LogitsProcessorList()
-        if settings.repetition_penalty != 1:
-            shaping.append(RepetitionPenaltyLogitsProcessor(settings.repetition_penalty))
-        if settings.method == "exp_decay" and goal is not None:
-            shaping.append(ExponentialDecayLengthPenalty((goal, DECAY), self.ends, self.prompt))
-        if self.greedy:
-            return shaping
-        shaping.append(TemperatureLogitsWarper(settings.temperature))
-        if settings.top_k:
-            shaping.append(TopKLogitsWarper(settings.top_k))
-        if settings.top_p < 1:
-            shaping.append(TopPLogitsWarper(settings.top_p))
+def _decay(settings: RunSettings, prompt: int, ends: list[int]) -> ExponentialDecayLengthPenalty | None:
+    """The penalty that raises the end past the goal, which may move from token to token."""
+    from transformers import ExponentialDecayLengthPenalty
+
+    if settings.method != "exp_decay" or not ends:
+        return None
+    return ExponentialDecayLengthPenalty((settings.goal, DECAY), ends, prompt)
+
+
+def _shaping(
+    settings: RunSettings, decay: ExponentialDecayLengthPenalty | None, greedy: bool
+) -> LogitsProcessorList:
+    """In generate's order: repetition, decay, then, when sampling, temperature, top-k and top-p."""
+    from transformers import (
+        LogitsProcessorList,
+        RepetitionPenaltyLogitsProcessor,
+        TemperatureLogitsWarper,
+        TopKLogitsWarper,
+        TopPLogitsWarper,
+    )
+
+    shaping = LogitsProcessorList()
+    if settings.repetition_penalty != 1:
+        shaping.append(RepetitionPenaltyLogitsProcessor(settings.repetition_penalty))
+    if decay is not None:
+        shaping.append(decay)
+    if greedy:
         return shaping
+    shaping.append(TemperatureLogitsWarper(settings.temperature))
+    if settings.top_k:
+        shaping.append(TopKLogitsWarper(settings.top_k))
+    if settings.top_p < 1:
+        shaping.append(TopPLogitsWarper(settings.top_p))
+    return shaping

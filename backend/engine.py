@@ -203,14 +203,14 @@ class _Run:
             logits = reading = None
         self.prefilled = time.perf_counter()
         reason: Reason = "stopped"
-        p_end: float | None = None
+        last: Choice | None = None
         read = self.ids.tolist()
         while not self.control.stopped and logits is not None:
             wanted = self.wanted()
             goal = self.goal(wanted)
             choice = self.chooser.choose(logits, read, goal, self._planned(logits, cache))
             if choice.token in self.chooser.ends:
-                reason, p_end = "eos", choice.p_end
+                reason, last = "eos", choice
                 break
             read.append(choice.token)
             yield self._step(choice, cache, probe, reading, wanted, goal)
@@ -223,7 +223,7 @@ class _Run:
             if self.signal is not None:
                 self.signal.retarget(self.goal(self.wanted()) or 1)
             logits = self.runner.read(torch.tensor([choice.token]), cache, probe, self.signal)
-        yield self._finish(reason, p_end)
+        yield self._finish(reason, last)
 
     def wanted(self) -> int | None:
         """The target in force, in the unit of the settings' goal."""
@@ -287,6 +287,8 @@ class _Run:
             logits=None if probe is None else self._logits(cache, probe, index),
             reading=reading,
             wanted=wanted,
+            p_model=choice.p_model,
+            p_eos_model=choice.p_end_model,
         )
 
     def _logits(self, cache: FramedCache, probe: Probe, index: int) -> Logits | None:
@@ -294,7 +296,7 @@ class _Run:
             return None
         return probe.logits(cache, *self.control.watched(self.settings.watch))
 
-    def _finish(self, reason: Reason, p_end: float | None = None, message: str = "") -> Finish:
+    def _finish(self, reason: Reason, last: Choice | None = None, message: str = "") -> Finish:
         decode = time.perf_counter() - self.prefilled
         settings, text, tokens = self.settings, self.text.text, len(self.text.tokens)
         wanted = self.wanted()
@@ -311,7 +313,8 @@ class _Run:
             decode_seconds=decode,
             tokens_per_second=tokens / decode if decode > 0 else 0.0,
             cache_bytes=self.cache.bytes if self.cache else 0,
-            p_eos=p_end,
+            p_eos=None if last is None else last.p_end,
+            p_eos_model=None if last is None else last.p_end_model,
             message=message,
             notes=self._notes(),
             landed=landed,

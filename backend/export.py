@@ -11,7 +11,8 @@ from backend.settings import RunSettings, Watch
 from backend.steps import Finish, Step
 
 COLUMNS = (
-    "index", "token", "text", "p", "p_eos", "spread", "context", "attended", "wanted", "goal", "remaining", "seconds",
+    "index", "token", "text", "p", "p_eos", "p_model", "p_eos_model", "spread", "context", "attended", "wanted", "goal",
+    "remaining", "seconds",
 )
 FORMULA_STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 

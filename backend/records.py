@@ -155,6 +155,14 @@ class StepRecord(Record):
     logits: LogitsRecord | None = None
     reading: ReadingRecord | None = None
     wanted: Count | None = None
+    p_model: Probability | None = None
+    p_eos_model: Probability | None = None
+
+    @model_validator(mode="after")
+    def _models_own_is_whole(self) -> StepRecord:
+        if (self.p_model is None) != (self.p_eos_model is None):
+            raise ValueError("the model's own probabilities are those of the token and of the end, or neither")
+        return self
 
     @model_validator(mode="after")
     def _shapes_match(self) -> StepRecord:
@@ -194,6 +202,13 @@ class FinishRecord(Record):
     notes: tuple[str, ...] = ()
     landed: bool = False
     own_end: bool | None = None
+    p_eos_model: Probability | None = None
+
+    @model_validator(mode="after")
+    def _models_own_has_its_pair(self) -> FinishRecord:
+        if self.p_eos_model is not None and self.p_eos is None:
+            raise ValueError("the model's own probability of the end lacks the one drawn with")
+        return self
 
     def event(self) -> Finish:
         # Files from before it was told: only what landing ended did not end by itself.
@@ -231,6 +246,15 @@ class TraceRecord(Record):
     def _capabilities_are_finite(cls, capabilities: dict[str, Any]) -> dict[str, Any]:
         json.dumps(capabilities, allow_nan=False)
         return capabilities
+
+    @model_validator(mode="after")
+    def _probabilities_are_of_one_kind(self) -> TraceRecord:
+        told = {step.p_model is not None for step in self.steps}
+        if self.finish is not None and self.finish.p_eos is not None:
+            told.add(self.finish.p_eos_model is not None)
+        if len(told) > 1:
+            raise ValueError("some tokens tell the model's own probabilities and some do not")
+        return self
 
     @model_validator(mode="after")
     def _steps_follow_one_model(self) -> TraceRecord:

@@ -47,7 +47,10 @@ class Step:
     """One generated token.
 
     index: 1-based response position. text: what the token added to the decoded text (may be "").
-    p: its probability; p_eos: probability of ending instead; spread: entropy of the next-token distribution (nats).
+    p: its probability; p_eos: probability of ending instead. Both are drawn with: after repetition penalty, decay,
+    temperature, top-k and top-p, or, where the likeliest token is taken, after repetition penalty and decay alone.
+    p_model, p_eos_model: the model's own, before all of these. A trace saved before they were told has None there, and
+    the model's own in p and p_eos. spread: entropy (nats) of the model's own next-token distribution.
     context: tokens the model had read when it chose this one. attended: keys the query saw.
     goal: the target in force, in tokens (re-estimated for words and characters; None without a target).
     remaining: goal − index, what a countdown shows after this token. seconds: since decoding began.
@@ -72,6 +75,8 @@ class Step:
     logits: Logits | None = None
     reading: Reading | None = None
     wanted: int | None = None
+    p_model: float | None = None
+    p_eos_model: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +86,8 @@ class Finish:
     tokens: response tokens, the end mark not counted. words, characters: of `text`.
     error: signed, produced − target, in the unit of the settings' goal; None without a target.
     decode_seconds: first to last token; tokens_per_second: of decoding alone.
-    p_eos: probability of the end mark where it was chosen; None where the run ended in another way.
+    p_eos: probability of the end mark where it was chosen, and p_eos_model the model's own, both as in a `Step`; None
+    where the run ended in another way.
     message: for reason 'error', a sentence that says what to do.
     landed: whether landing chose the end. own_end: whether the model drew EOS by itself, landing or not; False where a
     search put the end.
@@ -103,3 +109,4 @@ class Finish:
     notes: tuple[str, ...] = field(default=())
     landed: bool = False
     own_end: bool = False
+    p_eos_model: float | None = None

@@ -274,17 +274,55 @@ def test_seeds_reproduce_and_differ(small: Lab, ask):
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_probabilities_are_the_models_own(small: Lab, ask, own_small: PreTrainedModel):
-    asked = ask(temperature=1.3, top_k=5, repetition_penalty=1.2, max_new_tokens=12)
+def drawn_with(logits: Tensor, read: list[int], prompt: int, asked: RunSettings) -> Tensor:
+    """The distribution that the next token is drawn from, by the definitions of its penalties and cuts."""
+    scores, seen = logits.clone(), torch.tensor(sorted(set(read)))
+    penalty, late = asked.repetition_penalty, len(read) - prompt - asked.target
+    scores[seen] = torch.where(scores[seen] > 0, scores[seen] / penalty, scores[seen] * penalty)
+    if asked.method == "exp_decay" and late > 0:
+        scores[2] += scores[2].abs() * (1.05**late - 1)
+    if asked.temperature == 0:
+        return scores.softmax(-1)
+    best = (scores / asked.temperature).sort(descending=True)
+    place = torch.arange(len(scores))
+    kept = best.values.masked_fill(place >= (asked.top_k or len(scores)), -math.inf).softmax(-1)
+    kept = kept.masked_fill(kept.cumsum(-1) - kept >= asked.top_p, 0)
+    return torch.zeros_like(kept).scatter(0, best.indices, kept / kept.sum())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"repetition_penalty": 1.2},
+        {"temperature": 1.3, "top_k": 5, "repetition_penalty": 1.2},
+        {"temperature": 0.7, "top_p": 0.6},
+        {"method": "exp_decay", "target": 2},
+        {"method": "exp_decay", "target": 2, "temperature": 0.8, "top_k": 50},
+    ],
+    ids=str,
+)
+def test_probabilities_are_those_drawn_with_and_the_models_own(
+    changes: dict, small: Lab, ask, own_small: PreTrainedModel
+):
+    asked = ask(**changes, max_new_tokens=100)
     prompt = token_ids(asked, small.models.load(asked.model, "fp32").tokenizer)
-    steps = [event for event in small.stream(asked) if isinstance(event, Step)]
-    ids = torch.cat((prompt, torch.tensor([step.token for step in steps])))
-    log_p = teacher_forced(own_small, ids, len(prompt))[len(prompt) - 1 :].double().log_softmax(-1)
-    for step, row in zip(steps, log_p, strict=False):
-        p = row.exp()
-        assert step.p == pytest.approx(float(p[step.token]), abs=1e-5)
-        assert step.p_eos == pytest.approx(float(p[2]), abs=1e-5)
-        assert step.spread == pytest.approx(float(-(p * row).sum()), abs=1e-4)
+    *steps, finish = small.stream(asked)
+    ended = [2] * (finish.reason == "eos")
+    ids = torch.cat((prompt, torch.tensor([step.token for step in steps] + ended)))
+    logits = teacher_forced(own_small, ids, len(prompt))[len(prompt) - 1 : -1].double()
+    found = [(step.token, step.p, step.p_eos, step.p_model, step.p_eos_model) for step in steps]
+    found += [(2, finish.p_eos, finish.p_eos, finish.p_eos_model, finish.p_eos_model)] * len(ended)
+    for place, (one, row) in enumerate(zip(found, logits, strict=True), len(prompt)):
+        own, drawn = row.softmax(-1), drawn_with(row, ids[:place].tolist(), len(prompt), asked)
+        token = one[0]
+        assert one[1:] == pytest.approx([float(p[i]) for p in (drawn, own) for i in (token, 2)], abs=1e-4)
+        assert drawn[token] > 0
+    for step, row in zip(steps, logits, strict=False):
+        own = row.softmax(-1)
+        assert step.spread == pytest.approx(float(-(own * own.log()).sum()), abs=1e-4)
+    assert (finish.p_eos is None) == (finish.p_eos_model is None) == (finish.reason != "eos")
+    assert "decay" not in changes.get("method", "") or finish.p_eos > 2 * finish.p_eos_model
 
 
 def test_gain_zero_is_plain(small: Lab, ask, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -48,10 +48,12 @@ def make_run(tokens=12, prompt="Why is the sky blue?", probes=True, texts=None, 
             state=random.normal(size=WIDTH).astype(np.float16) if probes else None,
             logits=logits if probes and index % 4 == 0 else None,
             reading=reading if probes and index == 1 else None,
+            p_model=float(random.random()), p_eos_model=float(random.random()),
         ))
     run.append(Finish(
         reason="eos", text="some text", tokens=tokens, words=2, characters=9, error=tokens - 10, prompt_tokens=21,
         prefill_seconds=0.25, decode_seconds=tokens / 30, tokens_per_second=30.0, cache_bytes=123456, notes=("a", "b"),
+        p_eos=0.5, p_eos_model=0.25,
     ))
     return run
 
@@ -100,6 +102,15 @@ def test_a_run_without_an_end_comes_back():
     run = make_run()
     run.finish = None
     assert_same_run(Trace.load(run.to_json().encode()), run)
+
+
+def test_a_run_saved_before_the_models_own_probabilities_comes_back():
+    run = make_run()
+    run.steps = [dataclasses.replace(step, p_model=None, p_eos_model=None) for step in run.steps]
+    run.finish = dataclasses.replace(run.finish, p_eos_model=None)
+    document = run.to_json()
+    assert "_model" not in document
+    assert_same_run(Trace.load(document.encode()), run)
 
 
 def test_saving_again_changes_nothing():
@@ -184,6 +195,11 @@ def damaged(path, value):
     (["steps", 1, "p"], float("nan"), "steps.1.p"),
     (["steps", 1, "p"], 1.5, "steps.1.p"),
     (["steps", 1, "p"], "1e999", "steps.1.p"),
+    (["steps", 1, "p_model"], -0.5, "steps.1.p_model"),
+    (["steps", 1, "p_eos_model"], 2, "steps.1.p_eos_model"),
+    (["steps", 1, "p_model"], None, "or neither"),
+    (["finish", "p_eos_model"], None, "some do not"),
+    (["finish", "p_eos"], None, "drawn with"),
     (["steps", 1, "seconds"], -1, "steps.1.seconds"),
     (["steps", 1, "index"], 7, "one by one"),
     (["steps", 1, "index"], 10**30, "steps.1.index"),
@@ -313,9 +329,18 @@ def test_csv_has_a_row_a_token():
     rows = list(csv.DictReader(io.StringIO(run.to_csv())))
     assert [row["text"] for row in rows] == [" a", "b,c", 'd"e', "f\ng", "", "h"]
     for row, step in zip(rows, run.steps, strict=True):
-        assert (int(row["index"]), int(row["token"]), float(row["p"])) == (step.index, step.token, step.p)
+        assert (int(row["index"]), int(row["token"])) == (step.index, step.token)
+        for name in ("p", "p_eos", "p_model", "p_eos_model"):
+            assert float(row[name]) == getattr(step, name)
         for layer in range(LAYERS):
             assert float(row[f"entropy_layer_{layer}"]) == pytest.approx(step.entropy[layer].mean(), rel=1e-3)
+
+
+def test_csv_of_an_older_run_leaves_the_models_own_probabilities_empty():
+    run = make_run(2)
+    run.steps = [dataclasses.replace(step, p_model=None, p_eos_model=None) for step in run.steps]
+    rows = list(csv.DictReader(io.StringIO(run.to_csv())))
+    assert [(row["p_model"], row["p_eos_model"]) for row in rows] == [("", "")] * 2
 
 
 def test_csv_without_probes_has_no_entropies():

@@ -48,6 +48,8 @@ def endpoint(lab: Any, runs: Runs) -> Callable[..., Iterator[dict[str, Any]]]:
         top_p: float = 1.0,
         repetition_penalty: float = 1.0,
         seed: int = 0,
+        thinking: bool = False,
+        special_tokens: bool = False,
         probes: bool = False,
         layer: int = 0,
         head: int = 0,
@@ -56,12 +58,13 @@ def endpoint(lab: Any, runs: Runs) -> Callable[..., Iterator[dict[str, Any]]]:
         """Runs the model and streams the run.
 
         Each update, and the result, is an object: `text` so far; `finish` (null until the end, then reason, tokens,
-        words, characters, signed error, seconds, tokens_per_second, cache_bytes and message); `steps`, one entry a new
-        token since the last update (all of them in the result) with index, token, text, p and p_eos as drawn with,
-        p_model and p_eos_model as the model has them, spread (the model's own entropy), context, attended, wanted,
-        goal, remaining and seconds; with probes also entropy of every layer and head, state (first
-        layer's output), logits of one head by perceived distance, and on the first step reading (what was seen while
-        the prompt was read), as in a saved trace: long arrays are {shape, f16}, base64 of little-endian float16.
+        words, characters, signed error, thinking, thinking_tokens, seconds, tokens_per_second, cache_bytes and
+        message); `steps`, one entry a new token since the last update (all of them in the result) with index, token,
+        text, p and p_eos as drawn with, p_model and p_eos_model as the model has them, spread (the model's own
+        entropy), context, attended, wanted, goal, remaining, seconds and thinking (whether the token is of the
+        thinking, which `text` leaves out); with probes also entropy of every layer and head, state (first layer's
+        output), logits of one head by perceived distance, and on the first step reading (what was seen while the
+        prompt was read), as in a saved trace: long arrays are {shape, f16}, base64 of little-endian float16.
         window: null is plain attention. Settings that cannot run are refused with a sentence.
         """
         given = {name: value for name, value in locals().items() if name in RunSettings.model_fields}
@@ -72,7 +75,7 @@ def endpoint(lab: Any, runs: Runs) -> Callable[..., Iterator[dict[str, Any]]]:
                 for view in follow(lab, settings, run):
                     new = [_fields(step, probes) for step in view.trace.steps[len(told) :]]
                     told += new
-                    text = "".join(view.series.text)
+                    text = "".join(step.text for step in view.trace.steps if not step.thinking)
                     if not view.ended:
                         yield {"text": text, "finish": None, "steps": new}
                 finish = asdict(view.series.finish) if view.series.finish else None

@@ -47,6 +47,7 @@ class Series:
 
     def __post_init__(self) -> None:
         self._length = Growing(self.settings.goal_unit)
+        self._thought = 0
 
     def __len__(self) -> int:
         return len(self.p)
@@ -116,7 +117,10 @@ class Series:
         self.logits = logits
 
     def _produced(self, step: Step) -> int:
-        return step.index if self.settings.goal_unit == "tokens" else self._length.add(step.text)
+        if step.thinking:
+            self._thought += 1
+            return 0
+        return step.index - self._thought if self.settings.goal_unit == "tokens" else self._length.add(step.text)
 
 
 def sample(n: int, limit: int) -> np.ndarray:

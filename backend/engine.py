@@ -22,11 +22,13 @@ from backend.landing import Landing
 from backend.models import Loaded, Models, out_of_memory
 from backend.positions import Policy
 from backend.probes import Probe
-from backend.prompt import TextStream, end_ids, token_ids
-from backend.settings import LIMIT_METHODS, MAX_TARGET, SIGNAL_METHODS, RunSettings, Watch
+from backend.prompt import Prompt, TextStream, end_ids, prompt
+from backend.settings import LIMIT_METHODS, MAX_TARGET, SIGNAL_METHODS, RunSettings, Watch, counted
 from backend.signals import SignalContext, prompt_norms
 from backend.signals.units import characters, in_tokens, length, words
 from backend.steps import Finish, Logits, Reading, Reason, Step
+from backend.template import switches
+from backend.thinking import Response, begun
 
 if TYPE_CHECKING:
     from backend.runner import Runner
@@ -103,19 +105,21 @@ class Lab:
         else goes wrong ends the run with a `Finish` whose reason is 'error', and keeps what was written.
         """
         loaded, adapter = self._prepared(settings)
-        ids, ends = token_ids(settings, loaded.tokenizer), end_ids(loaded)
+        asked, ends = prompt(settings, loaded.tokenizer), end_ids(loaded)
         if not ends and (settings.method == "exp_decay" or (settings.landing and settings.steered)):
             raise ValueError(
                 "the model's files name no token that ends a response, which the decay and landing write: "
                 "choose another method and no landing, or name one as eos_token_id in its generation_config.json"
             )
+        ids = asked.ids
         run = _Run(
             settings=settings,
             control=control or Control(),
             runner=_runner(loaded),
             ids=ids,
             chooser=Chooser(settings, len(ids), ends),
-            text=TextStream(loaded.tokenizer),
+            response=begun(loaded.tokenizer, asked.tail),
+            asked=asked,
         )
         if adapter is not None and adapter.settings is not None:
             norms = prompt_norms(adapter.settings.scale, loaded.model.get_input_embeddings().weight, [ids])
@@ -173,7 +177,8 @@ class _Run:
     runner: Runner
     ids: Tensor
     chooser: Chooser
-    text: TextStream
+    response: Response
+    asked: Prompt
     signal: SignalContext | None = None
     landing: Landing | None = None
     cache: FramedCache | None = None
@@ -186,10 +191,10 @@ class _Run:
         try:
             yield from self._written()
         except Exception as error:
-            if isinstance(error, ValueError) and not self.text.tokens:
+            if isinstance(error, ValueError) and not self.response.tokens:
                 raise
             log.error("a run failed", exc_info=error)
-            yield self._finish("error", message=_advice(error, len(self.text.tokens)))
+            yield self._finish("error", message=_advice(error, self.response.tokens))
 
     def _written(self) -> Iterator[Step | Finish]:
         settings = self.settings
@@ -208,22 +213,29 @@ class _Run:
         while not self.control.stopped and logits is not None:
             wanted = self.wanted()
             goal = self.goal(wanted)
-            choice = self.chooser.choose(logits, read, goal, self._planned(logits, cache))
+            choice = self.chooser.choose(logits, read, self._end_goal(goal), self._planned(logits, cache))
             if choice.token in self.chooser.ends:
                 reason, last = "eos", choice
                 break
             read.append(choice.token)
             yield self._step(choice, cache, probe, reading, wanted, goal)
             reading = None
-            if len(self.text.tokens) >= settings.max_new_tokens:
+            if self.response.tokens >= settings.max_new_tokens:
                 reason = "eos" if self.landing is not None and self.landing.done else "cap"
                 break
             if self.control.stopped:
                 break
             if self.signal is not None:
                 self.signal.retarget(self.goal(self.wanted()) or 1)
+                if not self.text.tokens:
+                    self.signal.postpone()
             logits = self.runner.read(torch.tensor([choice.token]), cache, probe, self.signal)
         yield self._finish(reason, last)
+
+    @property
+    def text(self) -> TextStream:
+        """The answer so far."""
+        return self.response.answer
 
     def wanted(self) -> int | None:
         """The target in force, in the unit of the settings' goal."""
@@ -235,9 +247,14 @@ class _Run:
             return None
         return in_tokens(wanted, self.settings.goal_unit, self.text.text, len(self.text.tokens))
 
+    def _end_goal(self, goal: int | None) -> int | None:
+        """The goal in tokens of the whole response; None while the model thinks."""
+        return None if goal is None or self.response.thinking else goal + self.response.thought
+
     def _planned(self, logits: Tensor, cache: FramedCache) -> int | None:
-        if self.landing is None:
+        if self.landing is None or self.response.thinking:
             return None
+        self.landing.cap = self.settings.max_new_tokens - self.response.thought
         return self.landing.token(logits, cache, self.signal, self.text.tokens, self.control.goal(self.settings))
 
     def _prefill(self, cache: FramedCache, probe: Probe | None) -> tuple[Tensor | None, Reading | None]:
@@ -268,8 +285,9 @@ class _Run:
         wanted: int | None,
         goal: int | None,
     ) -> Step:
-        text = self.text.add(choice.token)
-        index = len(self.text.tokens)
+        text, thinking = self.response.add(choice.token)
+        goal = None if thinking else goal
+        index = self.response.tokens
         return Step(
             index=index,
             token=choice.token,
@@ -280,7 +298,7 @@ class _Run:
             context=cache.length,
             attended=attended_keys(cache),
             goal=goal,
-            remaining=None if goal is None else goal - index,
+            remaining=None if goal is None else goal - len(self.text.tokens),
             seconds=time.perf_counter() - self.prefilled,
             entropy=None if probe is None else reading.entropy[-1] if reading is not None else probe.decoded(),
             state=None if probe is None else probe.states([-1])[0],
@@ -289,6 +307,7 @@ class _Run:
             wanted=wanted,
             p_model=choice.p_model,
             p_eos_model=choice.p_end_model,
+            thinking=thinking,
         )
 
     def _logits(self, cache: FramedCache, probe: Probe, index: int) -> Logits | None:
@@ -311,35 +330,44 @@ class _Run:
             prompt_tokens=len(self.ids),
             prefill_seconds=self.prefilled - self.started,
             decode_seconds=decode,
-            tokens_per_second=tokens / decode if decode > 0 else 0.0,
+            tokens_per_second=self.response.tokens / decode if decode > 0 else 0.0,
             cache_bytes=self.cache.bytes if self.cache else 0,
             p_eos=None if last is None else last.p_end,
             p_eos_model=None if last is None else last.p_end_model,
+            thinking=self.response.thoughts,
+            thinking_tokens=self.response.thought,
             message=message,
-            notes=self._notes(),
+            notes=tuple(self._notes(reason)),
             landed=landed,
             own_end=reason == "eos" and (not landed or (self.landing is not None and self.landing.own)),
         )
 
-    def _notes(self) -> tuple[str, ...]:
+    def _notes(self, reason: Reason) -> Iterator[str]:
         trained = self.runner.capabilities.training_length
-        total = len(self.ids) + len(self.text.tokens)
+        total = len(self.ids) + self.response.tokens
         if trained and total > trained:
-            return (f"{total:,} tokens are beyond the model's training length of {trained:,}",)
-        return ()
+            yield f"{total:,} tokens are beyond the model's training length of {trained:,}"
+        if self.asked.specials:
+            read = "special tokens" if self.settings.special_tokens else "text"
+            yield f"{', '.join(self.asked.specials)} in the prompt was read as {read}"
+        if reason == "cap" and self.response.thinking:
+            yield "the cap came while the model was thinking: raise it, or switch thinking off"
+        if self.response.thought and not self.settings.thinking and not switches(self.response.tokenizer):
+            yield "the model's template cannot switch thinking off"
 
 
 def _advice(error: Exception, tokens: int) -> str:
     """What ended a run after `tokens` tokens, and what to do about it."""
+    written = counted(tokens, "tokens")
     if out_of_memory(error):
         return (
-            f"Memory ran out after {tokens:,} tokens: choose a lower cap on new tokens, a shorter prompt, a Λ window "
+            f"Memory ran out after {written}: choose a lower cap on new tokens, a shorter prompt, a Λ window "
             "or a smaller model."
         )
     if isinstance(error, FloatingPointError):
         return str(error)
     what = f"{type(error).__name__}: {error}".splitlines()[0].rstrip(".: ")
-    return f"The run failed after {tokens:,} tokens ({what}): try again, or change the settings."
+    return f"The run failed after {written} ({what}): try again, or change the settings."
 
 
 def attended_keys(cache: FramedCache) -> int:

@@ -12,7 +12,7 @@ from backend.steps import Finish, Step
 
 COLUMNS = (
     "index", "token", "text", "p", "p_eos", "p_model", "p_eos_model", "spread", "context", "attended", "wanted", "goal",
-    "remaining", "seconds",
+    "remaining", "seconds", "thinking",
 )
 FORMULA_STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -10,6 +10,7 @@ from torch import Tensor
 from backend.models import Loaded
 from backend.settings import PROMPTED_METHODS, RunSettings
 from backend.signals.prompted import prompted
+from backend.template import chat, source
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -17,26 +18,76 @@ if TYPE_CHECKING:
 LONGEST = 131_072
 
 
-def token_ids(settings: RunSettings, tokenizer: PreTrainedTokenizerBase) -> Tensor:
-    """Ids [n] of the prompt in the model's chat template (the bare text where it has none), up to the assistant's turn.
+class Prompt(NamedTuple):
+    """A prompt as the model reads it.
 
-    Raises ValueError where the prompt is too long to be read.
+    ids [n]: its tokens. tail: what the chat template writes after the person's words. specials: the model's special
+    tokens that the words hold as typed text.
     """
-    text = settings.prompt
+
+    ids: Tensor
+    tail: str
+    specials: list[str]
+
+
+def token_ids(settings: RunSettings, tokenizer: PreTrainedTokenizerBase) -> Tensor:
+    """Ids [n] of `prompt`."""
+    return prompt(settings, tokenizer).ids
+
+
+def prompt(settings: RunSettings, tokenizer: PreTrainedTokenizerBase) -> Prompt:
+    """The words in the model's chat template (bare where it has none), up to the assistant's turn.
+
+    Special tokens typed in the words are text, unless the settings let them act. Raises ValueError where the prompt is
+    too long to be read, or the template or the tokenizer does not take it.
+    """
+    words = settings.prompt
     if settings.method in PROMPTED_METHODS:
-        text = prompted(text, settings.target, settings.unit)
+        words = prompted(words, settings.target, settings.unit)
+    tail, specials = "", _specials(tokenizer, words)
+    plain = bool(specials) and not settings.special_tokens
     if tokenizer.chat_template:
-        encoded = tokenizer.apply_chat_template(
-            [{"role": "user", "content": text}], add_generation_prompt=True, return_dict=True
-        )
-        ids = encoded["input_ids"]
+        shaped = chat(words, tokenizer, settings.thinking)
+        ids, tail = _encoded(tokenizer, shaped.messages, plain, **shaped.options), shaped.tail
     else:
-        ids = tokenizer(text)["input_ids"]
+        ids = _bare(tokenizer, words, plain)
     if not ids:
         raise ValueError("the model's tokenizer finds no token in the prompt: type some text")
     if len(ids) > LONGEST:
         raise ValueError(f"the prompt has {len(ids):,} tokens, more than {LONGEST:,}: shorten it")
-    return torch.tensor(ids)
+    return Prompt(torch.tensor(ids), tail, specials)
+
+
+def _encoded(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, Any]], plain: bool, **options: Any) -> list:
+    try:
+        return tokenizer.apply_chat_template(
+            messages, add_generation_prompt=True, return_dict=True, sanitize_control_tokens=plain, **options
+        )["input_ids"]
+    except ValueError as error:
+        raise ValueError(
+            f"the prompt holds a special token that this model's tokenizer never takes for text ({error}): leave it "
+            "out, or allow special tokens"
+        ) from error
+
+
+def _bare(tokenizer: PreTrainedTokenizerBase, words: str, plain: bool) -> list[int]:
+    """The words without a template, between the tokens that the tokenizer puts around any text."""
+    whole = tokenizer(words)["input_ids"]
+    if not plain:
+        return whole
+    own = tokenizer(words, add_special_tokens=False)["input_ids"]
+    start = next((i for i in range(len(whole)) if whole[i : i + len(own)] == own), 0)
+    message = [{"role": "user", "content": words}]
+    text = _encoded(tokenizer, message, plain, chat_template="{{ messages[0]['content'] }}")
+    return [*whole[:start], *text, *whole[start + len(own) :]]
+
+
+def _specials(tokenizer: PreTrainedTokenizerBase, words: str) -> list[str]:
+    """The tokens in the words that mean something to the model: special ones, and those that its template writes."""
+    written = source(tokenizer)
+    added = [token for token in tokenizer.added_tokens_decoder.values() if not token.content.isspace()]
+    means = [token.content for token in added if token.special or token.content in written]
+    return [content for content in dict.fromkeys(means) if content in words]
 
 
 def end_ids(loaded: Loaded) -> list[int]:
@@ -51,10 +102,13 @@ def end_ids(loaded: Loaded) -> list[int]:
 
 
 class TextStream:
-    """Text of a growing list of tokens, given out only when later tokens can no longer change it."""
+    """Text of a growing list of tokens, given out only when later tokens can no longer change it.
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase):
-        self.tokenizer = tokenizer
+    specials: whether special tokens are written out; they are left out otherwise.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, specials: bool = False):
+        self.tokenizer, self.specials = tokenizer, specials
         self.tokens: list[int] = []
         self.text = ""
         self._start = 0
@@ -73,4 +127,4 @@ class TextStream:
         return new
 
     def _decode(self, tokens: list[int]) -> str:
-        return self.tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        return self.tokenizer.decode(tokens, skip_special_tokens=not self.specials, clean_up_tokenization_spaces=False)

@@ -157,6 +157,7 @@ class StepRecord(Record):
     wanted: Count | None = None
     p_model: Probability | None = None
     p_eos_model: Probability | None = None
+    thinking: bool = False
 
     @model_validator(mode="after")
     def _models_own_is_whole(self) -> StepRecord:
@@ -203,6 +204,8 @@ class FinishRecord(Record):
     landed: bool = False
     own_end: bool | None = None
     p_eos_model: Probability | None = None
+    thinking: str = ""
+    thinking_tokens: Count = 0
 
     @model_validator(mode="after")
     def _models_own_has_its_pair(self) -> FinishRecord:

@@ -42,6 +42,11 @@ ROOM: dict[Unit, float] = {"tokens": 2, "words": 3, "characters": 0.5}
 MAX_WINDOW = 131_072
 
 
+def counted(number: int, unit: Unit) -> str:
+    """A number with its unit: '1 word', '2 words'."""
+    return f"{number} {unit.removesuffix('s') if number == 1 else unit}"
+
+
 def cap_for(method: Method, target: int, limit: int, unit: Unit) -> int:
     """The cap on new tokens that leaves room for what is aimed at, from CAP to MAX_NEW_TOKENS."""
     if method in UNSTEERED:
@@ -72,6 +77,13 @@ class RunSettings(BaseModel):
     )
     precision: Precision = Field(
         "bf16", description="weights as bf16, fp32, weight-only int8 or int4 (CPU), or 4-bit by bitsandbytes"
+    )
+
+    thinking: bool = Field(
+        False, description="let a thinking model think before it answers, where its template can switch that"
+    )
+    special_tokens: bool = Field(
+        False, description="let special tokens typed in the prompt act as such; else they are read as text"
     )
 
     method: Method = Field("none", description="how the length is steered")

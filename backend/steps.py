@@ -53,10 +53,11 @@ class Step:
     the model's own in p and p_eos. spread: entropy (nats) of the model's own next-token distribution.
     context: tokens the model had read when it chose this one. attended: keys the query saw.
     goal: the target in force, in tokens (re-estimated for words and characters; None without a target).
-    remaining: goal − index, what a countdown shows after this token. seconds: since decoding began.
+    remaining: goal − tokens of the answer, what a countdown shows after this token. seconds: since decoding began.
     entropy [layers, heads]: attention entropy in nats, or None without probes.
     state [d]: first layer's output (float16), or None. logits: or None (recorded every `watch.every` tokens).
     wanted: the target in force, in the unit of the settings' goal; None without a target.
+    thinking: whether the token belongs to the model's thinking, which no target steers: goal and remaining are None.
     """
 
     index: int
@@ -77,18 +78,20 @@ class Step:
     wanted: int | None = None
     p_model: float | None = None
     p_eos_model: float | None = None
+    thinking: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Finish:
     """Why and how a run ended.
 
-    tokens: response tokens, the end mark not counted. words, characters: of `text`.
+    text: the answer. tokens: of the answer, the end mark not counted. words, characters: of `text`.
     error: signed, produced − target, in the unit of the settings' goal; None without a target.
-    decode_seconds: first to last token; tokens_per_second: of decoding alone.
+    decode_seconds: first to last token; tokens_per_second: of decoding alone, thinking included.
     p_eos: probability of the end mark where it was chosen, and p_eos_model the model's own, both as in a `Step`; None
     where the run ended in another way.
     message: for reason 'error', a sentence that says what to do.
+    thinking: what the model thought before it answered; thinking_tokens: how many tokens that took, marks included.
     landed: whether landing chose the end. own_end: whether the model drew EOS by itself, landing or not; False where a
     search put the end.
     """
@@ -110,3 +113,5 @@ class Finish:
     landed: bool = False
     own_end: bool = False
     p_eos_model: float | None = None
+    thinking: str = ""
+    thinking_tokens: int = 0

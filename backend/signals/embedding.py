@@ -59,6 +59,10 @@ class SignalContext:
         """Number of rows."""
         return len(self._targets)
 
+    def postpone(self) -> None:
+        """Let the response begin after the next embedded column."""
+        self._prompts.fill_(self.offset + 1)
+
     def retarget(self, target: int, row: int = 0) -> None:
         """Another target, in tokens, for one row, from the next embedded column on."""
         if target < 1:

@@ -1,7 +1,7 @@
 """The prompted baseline: the target is written into the prompt (000 §4)."""
 from __future__ import annotations
 
-from backend.settings import Unit
+from backend.settings import Unit, counted
 
 
 def prompted(prompt: str, target: int, unit: Unit) -> str:
@@ -10,5 +10,4 @@ def prompted(prompt: str, target: int, unit: Unit) -> str:
     >>> prompted("Why is the sky blue?", 112, "tokens")
     'Answer the following question in 112 tokens:\\nWhy is the sky blue?'
     """
-    noun = unit.removesuffix("s") if target == 1 else unit
-    return f"Answer the following question in {target} {noun}:\n{prompt}"
+    return f"Answer the following question in {counted(target, unit)}:\n{prompt}"

@@ -1,0 +1,96 @@
+"""A model's chat template: what it makes of a person's words, and what it refuses, told in a sentence."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jinja2 import TemplateError, TemplateSyntaxError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+# Variables by which templates switch thinking on and off.
+SWITCHES = ("enable_thinking", "thinking")
+# A character that no template writes, to see where it puts a message.
+PROBE = "\U000f0000"
+MEND = "choose another model, or mend the chat template in the model's folder"
+LONGEST_REASON = 200
+
+
+class Chat(NamedTuple):
+    """A message in the shape that a template takes, variables to give it, and what it writes after the message."""
+
+    messages: list[dict[str, Any]]
+    options: dict[str, bool]
+    tail: str
+
+
+def chat(words: str, tokenizer: PreTrainedTokenizerBase, thinking: bool) -> Chat:
+    """A person's words for the tokenizer's template: as text, or as content parts where it walks through these.
+
+    Raises ValueError with a sentence where the template cannot be used, refuses the words or loses them.
+    """
+    problem: Exception | None = None
+    for shaped in (_text, _parts):
+        try:
+            options = dict.fromkeys(switches(tokenizer), thinking)
+            probe, whole = (_rendered(tokenizer, shaped(part), options) for part in (PROBE, words))
+        except Exception as error:
+            if problem is None and shaped is _text:
+                problem = error
+            continue
+        if PROBE in probe and _holds(whole, words):
+            return Chat(shaped(words), options, probe.rpartition(PROBE)[2])
+    if problem is not None:
+        raise ValueError(_refusal(problem)) from problem
+    raise ValueError(f"the model's chat template leaves words of the prompt out, so that none is answered: {MEND}")
+
+
+def source(tokenizer: PreTrainedTokenizerBase) -> str:
+    """The template's text; "" where there is none. ValueError where there are several and no default."""
+    if not tokenizer.chat_template:
+        return ""
+    try:
+        return tokenizer.get_chat_template()
+    except ValueError as error:
+        raise ValueError(f"the model has several chat templates and no default: {MEND}") from error
+
+
+def switches(tokenizer: PreTrainedTokenizerBase) -> list[str]:
+    """The variables of the template that switch thinking."""
+    return [name for name in SWITCHES if re.search(rf"\b{name}\b", source(tokenizer))]
+
+
+def _text(words: str) -> list[dict[str, Any]]:
+    return [{"role": "user", "content": words}]
+
+
+def _parts(words: str) -> list[dict[str, Any]]:
+    return [{"role": "user", "content": [{"type": "text", "text": words}]}]
+
+
+def _rendered(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, Any]], options: dict[str, bool]) -> str:
+    return tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **options)
+
+
+def _holds(whole: str, words: str) -> bool:
+    """Whether all words are there, in their order; a template may trim, escape or recase what is between them."""
+    whole, words = whole.casefold(), words.casefold()
+    place = 0
+    for word in re.findall(r"\w+", words) or words.split():
+        place = whole.find(word, place)
+        if place < 0:
+            return False
+        place += len(word)
+    return True
+
+
+def _refusal(error: Exception) -> str:
+    reason = " ".join(str(error).split())[:LONGEST_REASON].rstrip(".: ") or type(error).__name__
+    if isinstance(error, TemplateSyntaxError):
+        return f"the model's chat template has a mistake in line {error.lineno} ({reason}): {MEND}"
+    # What a template raises itself is of this class, and not of one below it.
+    if type(error) is TemplateError:
+        return f"the model's chat template refuses the prompt ({reason}): {MEND}"
+    return f"the model's chat template fails ({reason}): {MEND}"

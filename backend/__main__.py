@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args, get_origin
 from pydantic import ValidationError
 
 from backend.evaluation import command as evaluation
-from backend.settings import Method, RunSettings, Watch
+from backend.settings import Method, RunSettings, Watch, counted
 from backend.steps import Finish, Step
-from backend.terminal import StatusLine
+from backend.terminal import StatusLine, carries, let_any_text_through, typed
 from backend.training import command as training
 
 if TYPE_CHECKING:
@@ -94,6 +94,11 @@ def _add_field(command: argparse.ArgumentParser, name: str) -> None:
     flags = FLAGS.get(name, [f"--{name.replace('_', '-')}"])
     meaning = (field.description or name.replace("_", " ")).replace("%", "%%")
     default = "" if field.is_required() or field.default is None else f" ({field.default})"
+    if field.annotation is bool:
+        command.add_argument(
+            *flags, dest=name, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=meaning
+        )
+        return
     choices = "|".join(get_args(field.annotation)) if get_origin(field.annotation) is Literal else "VALUE"
     command.add_argument(
         *flags, dest=name, required=required, metavar=choices, default=argparse.SUPPRESS, help=meaning + default
@@ -105,7 +110,7 @@ def settings_of(options: dict[str, Any]) -> RunSettings:
     values = {name: value for name, value in options.items() if name in RunSettings.model_fields}
     watch = {name: options[f"watch_{name}"] for name in Watch.model_fields if f"watch_{name}" in options}
     if values.get("prompt") == "-":
-        values["prompt"] = sys.stdin.read()
+        values["prompt"] = typed()
     return RunSettings(**values, watch=Watch(**watch))
 
 
@@ -152,6 +157,8 @@ def _generate(options: argparse.Namespace) -> int:
     settings = settings_of(vars(options) | _heeding(options))
     if options.save and not options.save.absolute().parent.is_dir():
         raise ValueError(f"--save {options.save}: there is no folder {options.save.absolute().parent}")
+    if options.save and options.save.is_dir():
+        raise ValueError(f"--save {options.save}: this is a folder, name a file in it")
     # What a failed run says to people is its Finish, not the traceback that the lab logs.
     logging.getLogger("length_lab").addHandler(logging.NullHandler())
     lab = _lab(options)
@@ -208,7 +215,10 @@ def _interruptible(control: Control) -> Iterator[None]:
 
 
 def _text(event: Step | Finish) -> str:
-    return event.text if isinstance(event, Step) else "\n"
+    """What the terminal shows of an event: the answer, without the thinking before it."""
+    if isinstance(event, Finish):
+        return "\n"
+    return "" if event.thinking else event.text
 
 
 def _line(event: Step | Finish) -> str:
@@ -217,31 +227,37 @@ def _line(event: Step | Finish) -> str:
     record = StepRecord if isinstance(event, Step) else FinishRecord
     kind = {"event": "step" if isinstance(event, Step) else "finish"}
     fields = record.model_validate(event).model_dump(mode="json", exclude_none=True)
-    return json.dumps(kind | fields, ensure_ascii=False, separators=(",", ":")) + "\n"
+    plain = json.dumps(kind | fields, ensure_ascii=False, separators=(",", ":"))
+    return (plain if carries(plain) else json.dumps(kind | fields, separators=(",", ":"))) + "\n"
 
 
 def _progress(settings: RunSettings, step: Step) -> str:
     rate = step.index / step.seconds if step.seconds else 0.0
-    line = f"{step.index} tokens · {rate:.1f} tokens/s"
-    if step.goal is None:
+    line = f"{counted(step.index, 'tokens')} · {rate:.1f} tokens/s"
+    if step.thinking:
+        return f"{line} · thinking"
+    if step.goal is None or step.remaining is None:
         return line
-    wanted = f"{settings.goal} {settings.goal_unit}"
+    wanted = counted(settings.goal, settings.goal_unit)
     if settings.goal_unit != "tokens":
-        wanted += f" ≈ {step.goal} tokens"
-    return f"{line} · target {wanted} · {step.index - step.goal:+d} so far"
+        wanted += f" ≈ {counted(step.goal, 'tokens')}"
+    return f"{line} · target {wanted} · {-step.remaining:+d} so far"
 
 
 def _summary(settings: RunSettings, finish: Finish) -> str:
     if finish.reason == "error":
         return finish.message
     ended = "ended by landing" if finish.landed else ENDINGS[finish.reason]
-    parts = [ended, f"{finish.tokens} tokens", f"{finish.tokens_per_second:.1f} tokens/s"]
+    parts = [ended, counted(finish.tokens, "tokens"), f"{finish.tokens_per_second:.1f} tokens/s"]
+    if finish.thinking_tokens:
+        parts.insert(1, f"{counted(finish.thinking_tokens, 'tokens')} of thinking")
     if finish.error is not None:
-        parts.append(f"target {settings.goal} {settings.goal_unit}, error {finish.error:+d}")
+        parts.append(f"target {counted(settings.goal, settings.goal_unit)}, error {finish.error:+d}")
     return " · ".join([*parts, *finish.notes])
 
 
 def main(arguments: list[str] | None = None) -> int:
+    let_any_text_through()
     options = parser().parse_args(arguments)
     try:
         return options.run(options)
@@ -254,6 +270,9 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:
         # The reader has gone (`| head`): nothing is left to say, and the interpreter must not flush into the pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except OSError as error:
+        print(f"{error.filename or 'a file'}: {_lower(error.strerror or str(error))}", file=sys.stderr)
         return FAILED
 
 

@@ -1,11 +1,44 @@
 """A line of progress in the terminal that stays out of the way of the text it reports on."""
 from __future__ import annotations
 
+import io
 import shutil
 import sys
 import time
 
+from backend import bom
+
 REDRAWS_A_SECOND = 10
+
+
+def let_any_text_through() -> None:
+    """Writes as escapes what the encoding of stdout lacks, which would end the program."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def carries(text: str) -> bool:
+    """Whether stdout can write the text as it is."""
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def typed() -> str:
+    """What stdin holds: UTF-8, by its byte order mark, or in the terminal's own encoding. Raises ValueError if none."""
+    if not hasattr(sys.stdin, "buffer"):
+        return sys.stdin.read()
+    data = sys.stdin.buffer.read()
+    try:
+        text = bom.decoded(data)
+    except UnicodeDecodeError as error:
+        try:
+            text = data.decode(sys.stdin.encoding)
+        except UnicodeDecodeError:
+            raise ValueError(f"the prompt on stdin is not UTF-8 ({error}): save it as UTF-8") from error
+    return io.StringIO(text, newline=None).read()
 
 
 def say(line: str) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from backend import export
+from backend import bom, export
 from backend.records import FinishRecord, Header, StepRecord, TraceRecord
 from backend.settings import RunSettings
 from backend.steps import Finish, Step
@@ -114,7 +114,7 @@ class Trace:
     def load(cls, source: str | Path | bytes) -> Trace:
         """A saved trace, from its path or its bytes; TraceError where it is not one, is damaged or is too large."""
         try:
-            data = _plain(source if isinstance(source, bytes) else _read(Path(source)))
+            data = _unmarked(_plain(source if isinstance(source, bytes) else _read(Path(source))))
             _check_header(data)
             record = TraceRecord.model_validate_json(data)
         except ValidationError as error:
@@ -151,6 +151,16 @@ def _plain(data: bytes) -> bytes:
         return _capped(gzip.GzipFile(fileobj=io.BytesIO(data)))
     except (OSError, EOFError, zlib.error) as error:
         raise TraceError("the file is a damaged gzip archive: save or download the trace again") from error
+
+
+def _unmarked(data: bytes) -> bytes:
+    """UTF-8 without a byte order mark; what cannot be decoded is left to the header's check."""
+    if not data.startswith(tuple(bom.MARKS)):
+        return data
+    try:
+        return bom.decoded(data).encode()
+    except UnicodeError:
+        return data
 
 
 def _check_header(data: bytes) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import talking
 
 from backend.__main__ import _progress, _summary, main, settings_of
 from backend.settings import RunSettings, Watch
@@ -88,6 +89,71 @@ def test_prompt_from_stdin(run, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO("What is the capital of France?"))
     done = run("generate", "--prompt", "-", "--max-new-tokens", "4")
     assert done.returncode == 0 and "cap" in done.stdout
+
+
+EMOJI = [" waves", " 🌊", " 雪", " ça", " 𠮷", " end."]
+
+
+@pytest.fixture(scope="module")
+def waves(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A model whose answer no narrow encoding holds."""
+    return talking.thinker(tmp_path_factory.mktemp("waves"), EMOJI)
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "gbk", "ascii", "utf-8"])
+def test_a_narrow_terminal_loses_neither_the_run_nor_its_trace(encoding: str, waves: str, tmp_path: Path, monkeypatch):
+    file, outs = tmp_path / "run.json", []
+    asked = ["generate", "--allow-model", waves, "--model", waves, "--prompt", "hi", "--save", str(file)]
+    for more in ([], ["--json"]):
+        out = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+        monkeypatch.setattr(sys, "stdout", out)
+        assert main([*asked, *more]) == 0
+        out.flush()
+        outs.append(out.buffer.getvalue().decode(encoding))
+        assert Trace.load(file).finish.text == "".join(EMOJI)
+        file.unlink()
+    text, lines = outs
+    assert ("🌊" if encoding == "utf-8" else "\\U0001f30a") in text and "end." in text
+    *steps, finish = map(json.loads, lines.splitlines())
+    assert "".join(step["text"] for step in steps) == finish["text"] == "".join(EMOJI)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_a_program_of_its_own_goes_on_in_a_narrow_terminal(encoding: str, waves: str):
+    done = subprocess.run(
+        [*COMMAND, "generate", "--allow-model", waves, "--model", waves, "--prompt", "hi", "--json"],
+        cwd=ROOT, capture_output=True, timeout=300, env=os.environ | {"PYTHONIOENCODING": encoding},
+    )
+    assert done.returncode == 0 and b"Traceback" not in done.stderr
+    assert json.loads(done.stdout.decode(encoding).splitlines()[-1])["text"] == "".join(EMOJI)
+
+
+@pytest.mark.parametrize(("written", "terminal", "text"), [
+    ("utf-8", "utf-8", "Où est la mer? 🌊"), ("utf-8", "ascii", "Où est la mer? 🌊"), ("utf-8", "gbk", "雪"),
+    ("utf-8-sig", "utf-8", "Où est la mer?"), ("utf-16", "utf-8", "Où 雪"), ("cp1252", "cp1252", "Où est la mer?"),
+    ("gbk", "gbk", "什么是雪？"), ("utf-8", "utf-8", "one\r\ntwo"), ("cp1252", "utf-8", None), ("gbk", "ascii", None),
+])  # fmt: skip
+def test_stdin_in_any_encoding_is_read_or_refused(written: str, terminal: str, text: str | None, monkeypatch):
+    data = (text or "Où est la 什么"[: 9 if written == "cp1252" else None]).encode(written, "ignore")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data), encoding=terminal))
+    if text is None:
+        with pytest.raises(ValueError, match=r"not UTF-8 .*: save it as UTF-8"):
+            settings_of({"prompt": "-"})
+    else:
+        assert settings_of({"prompt": "-"}).prompt == text.replace("\r\n", "\n")
+
+
+def test_one_is_no_plural():
+    settings = RunSettings(prompt="hi", method="prompted", unit="words", target=1)
+    assert "1 token ·" in _progress(settings, Step(1, 5, "a", 0.5, 0.1, 1.0, 3, 3, 1, 0, 0.1))
+    assert "target 1 word ≈ 1 token · +0" in _progress(settings, Step(1, 5, "a", 0.5, 0.1, 1.0, 3, 3, 1, 0, 0.1))
+    finish = Finish("eos", "a", 1, 1, 1, 0, 3, 0.1, 0.1, 10.0, 0)
+    assert _summary(settings, finish) == "ended by the model · 1 token · 10.0 tokens/s · target 1 word, error +0"
+
+
+def test_a_folder_is_no_file_to_save_in(run, tmp_path: Path):
+    done = run(*ASK, "--save", str(tmp_path))
+    assert (done.returncode, done.stdout) == (2, "") and "this is a folder, name a file in it" in done.stderr
 
 
 def test_saved_trace_holds_the_run(tmp_path: Path, run):
@@ -165,6 +231,7 @@ def test_every_setting_has_an_option(run):
         "limit": "8", "landing": "3", "max_new_tokens": "9", "pic": "ntk", "ratio": "2", "initial": "1", "recent": "3",
         "reading": "literal", "prefill": "row_exact", "window": "64", "sinks": "5", "distance_limit": "32",
         "temperature": "0.5", "top_k": "4", "top_p": "0.9", "repetition_penalty": "1.1", "seed": "11",
+        "thinking": True, "special_tokens": True,
         "watch_enabled": False, "watch_layer": "2", "watch_head": "1", "watch_every": "6",
     }
     settings = settings_of(options)

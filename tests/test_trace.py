@@ -113,6 +113,14 @@ def test_a_run_saved_before_the_models_own_probabilities_comes_back():
     assert_same_run(Trace.load(document.encode()), run)
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-be"])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_byte_order_mark_changes_nothing(encoding, pack):
+    run = make_run(texts=HOSTILE * 2)
+    mark = "\ufeff" if encoding == "utf-16-be" else ""
+    assert_same_run(Trace.load(pack((mark + run.to_json()).encode(encoding))), run)
+
+
 def test_saving_again_changes_nothing():
     once = Trace.load(make_run().to_json().encode())
     assert Trace.load(once.to_json().encode()).to_json() == once.to_json()
@@ -232,6 +240,7 @@ def test_damage_is_named(path, value, says):
 
 @pytest.mark.parametrize("data", [
     b"", b"{", b"null", b"[]", b"\xff\xfe", b"PK\x03\x04", b"[" * 100_000, b'{"a":' * 50_000, b"1" * 10_000,
+    b"\xef\xbb\xbf", b"\xff\xfe{", b"\xfe\xff\x00", b"\xff\xfe\x00\xd8",
     b'{"format": "length-lab-trace", "version": 1}', b'{"format": "length-lab-trace", "version": "x"}',
     b"\x1f\x8b", b"\x1f\x8b" + b"\x00" * 50, gzip.compress(b"{}", mtime=0)[:-3], gzip.compress(b"{}", mtime=0),
     gzip.compress(gzip.compress(b"{}", mtime=0), mtime=0),

@@ -72,10 +72,10 @@ def _encoded(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, Any]],
 
 def _bare(tokenizer: PreTrainedTokenizerBase, words: str, plain: bool) -> list[int]:
     """The words without a template, between the tokens that the tokenizer puts around any text."""
-    whole = tokenizer(words)["input_ids"]
     if not plain:
-        return whole
-    own = tokenizer(words, add_special_tokens=False)["input_ids"]
+        return tokenizer(words)["input_ids"]
+    # Of a text that means nothing: a tokenizer may put no end after words that seem to hold one.
+    whole, own = (tokenizer("a", add_special_tokens=around)["input_ids"] for around in (True, False))
     start = next((i for i in range(len(whole)) if whole[i : i + len(own)] == own), 0)
     message = [{"role": "user", "content": words}]
     text = _encoded(tokenizer, message, plain, chat_template="{{ messages[0]['content'] }}")

@@ -25,7 +25,7 @@ from backend.thinking import MARKS, Response, begun
 from backend.trace import Trace
 
 THOUGHT = [" I", " must", " think", " hard"]
-ANSWER = [" The", " answer", " is", " 42", "."]
+ANSWER = [" The", " answer", " is", " blue", "."]
 WHOLE = {"<think>": False, "</think>": False}
 # How a model may write its marks: tokens, and whether the tokenizer takes them whole, as special ones or not.
 FORMS: dict[str, tuple[list[str], list[str], dict[str, bool]]] = {
@@ -60,7 +60,7 @@ def run(lab: Lab, folder: str) -> Callable[..., tuple[list[Step], Finish]]:
 
 
 def test_thinking_and_answer_are_counted_apart(run):
-    for unit, target, error in (("tokens", 3, 2), ("words", 4, 0), ("characters", 10, 7)):
+    for unit, target, error in (("tokens", 3, 2), ("words", 4, 0), ("characters", 10, 9)):
         steps, finish = run(method="prompted", target=target, unit=unit)
         assert finish.text.strip() == "".join(ANSWER).strip() and finish.reason == "eos"
         assert (finish.tokens, finish.words, finish.thinking) == (len(ANSWER), 4, "".join(THOUGHT).strip())
@@ -105,9 +105,9 @@ def test_landing_sees_the_answer_alone(run, monkeypatch: pytest.MonkeyPatch):
 
 def test_the_signal_counts_from_the_answer(run, lab: Lab, monkeypatch: pytest.MonkeyPatch, folder: str):
     """Each token's input says how many tokens of the answer came before it; thinking reads as the prompt does."""
-    signal = SignalSettings("ldpe", 1.0, 1.0, (1, 50))
+    signal = SignalSettings("ldpe", 1.0, 1e-6, (1, 50))
     monkeypatch.setattr(Lab, "_prepared", lambda self, asked: (
-        self.models.load(asked.model, asked.precision), Adapter("ldpe", Path("x"), signal, None, None)
+        self.models.load(asked.model, asked.precision), Adapter(Path("x"), signal, asked.model, 0, "")
     ))  # fmt: skip
     counted = []
     own = SignalContext.postpone

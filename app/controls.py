@@ -211,6 +211,18 @@ def build(prompt: gr.Textbox, choice: ModelChoice, missing: Mapping[Any, str | N
             parts["top_p"] = gr.Slider(0.05, 1, 1, step=0.01, label="Top p")
             parts["repetition_penalty"] = gr.Slider(0.8, 2, 1, step=0.01, label="Repetition penalty", info="1 is off")
             parts["seed"] = gr.Number(0, label="Seed", precision=0, minimum=0, maximum=2**32 - 1, elem_id="seed")
+            parts["thinking"] = gr.Checkbox(
+                False,
+                label="Let it think first",
+                info="for models whose template can switch thinking",
+                elem_id="thinking",
+            )
+            parts["special_tokens"] = gr.Checkbox(
+                False,
+                label="Typed special tokens act",
+                info="else <|im_end|> in a prompt is text",
+                elem_id="special_tokens",
+            )
     with gr.Column(elem_classes=["ll-panel", "adv"]):
         live.heading("Model and probes", "what runs, and what is watched")
         every = gr.Number(4, label="Every n tokens", precision=0, minimum=1, maximum=1000, min_width=80, render=False)

@@ -21,6 +21,8 @@ class Series:
     """Columns of a run, one entry a response token.
 
     produced is in the unit of the settings' goal; target likewise (None while nothing steers the length).
+    p_model: the model's own p, before penalty, decay and temperature; None in old files. thinking: whether the token
+    comes before the answer; thought: how many do.
     p_eos has one entry more where the run ended by the end mark: the chance with which that was chosen.
     entropy holds one array [layers] a token, the mean over heads in nats; states one [d] a token; both possibly empty.
     extremes: lowest and highest of all logits seen since their layer and head are watched.
@@ -30,6 +32,8 @@ class Series:
     run: int = field(default_factory=lambda: next(_ids))
     text: list[str] = field(default_factory=list)
     p: list[float] = field(default_factory=list)
+    p_model: list[float | None] = field(default_factory=list)
+    thinking: list[bool] = field(default_factory=list)
     p_eos: list[float] = field(default_factory=list)
     spread: list[float] = field(default_factory=list)
     remaining: list[int | None] = field(default_factory=list)
@@ -47,7 +51,7 @@ class Series:
 
     def __post_init__(self) -> None:
         self._length = Growing(self.settings.goal_unit)
-        self._thought = 0
+        self.thought = 0
 
     def __len__(self) -> int:
         return len(self.p)
@@ -71,6 +75,8 @@ class Series:
         self.target.append(event.wanted)
         self.text.append(event.text)
         self.p.append(event.p)
+        self.p_model.append(event.p_model)
+        self.thinking.append(event.thinking)
         self.p_eos.append(event.p_eos)
         self.spread.append(event.spread)
         self.remaining.append(event.remaining)
@@ -84,6 +90,11 @@ class Series:
         self.reading = event.reading or self.reading
         if event.logits is not None:
             self._see(event.logits)
+
+    @property
+    def answer(self) -> str:
+        """The text so far, without the thinking before it."""
+        return "".join(text for text, thinking in zip(self.text, self.thinking, strict=True) if not thinking)
 
     @property
     def error(self) -> int | None:
@@ -118,9 +129,9 @@ class Series:
 
     def _produced(self, step: Step) -> int:
         if step.thinking:
-            self._thought += 1
+            self.thought += 1
             return 0
-        return step.index - self._thought if self.settings.goal_unit == "tokens" else self._length.add(step.text)
+        return step.index - self.thought if self.settings.goal_unit == "tokens" else self._length.add(step.text)
 
 
 def sample(n: int, limit: int) -> np.ndarray:

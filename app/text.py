@@ -11,11 +11,20 @@ from app.series import Series
 def pieces(series: Series, before: Sequence[Any] = ()) -> tuple[Any, ...]:
     """`before` (this function's last value for the same run) and one piece for each token since.
 
-    The first piece is the run's number; each other one is [text, p, spread in nats, remaining or null].
+    The first piece is the run's number; each other one is [text, p, the model's own p or null, spread in nats,
+    remaining or null, whether it is thinking].
     """
     known = before or (series.run,)
     return (*known, *(_piece(series, i) for i in range(len(known) - 1, len(series))))
 
 
 def _piece(series: Series, i: int) -> list[Any]:
-    return [series.text[i], round(series.p[i], 4), round(series.spread[i], 3), series.remaining[i]]
+    own = series.p_model[i]
+    return [
+        series.text[i],
+        round(series.p[i], 4),
+        None if own is None else round(own, 4),
+        round(series.spread[i], 3),
+        series.remaining[i],
+        series.thinking[i],
+    ]

@@ -15,7 +15,7 @@ from app.runs import PERIOD, Run, batches
 from app.series import Series
 from app.share import explain
 from backend.capabilities import Capabilities
-from backend.settings import LIMIT_METHODS, RunSettings
+from backend.settings import LIMIT_METHODS, RunSettings, counted
 from backend.signals.units import characters, words
 from backend.steps import Finish, Step
 from backend.trace import Trace
@@ -33,13 +33,6 @@ SLOW_PERIOD = 12 * PERIOD
 PAST_KEPT = 30
 # Seconds within which a replay hears that it is to stop.
 LOOK = 0.1
-REASONS = {
-    "eos": "The model ended by itself",
-    "cap": "The cap on new tokens was reached",
-    "stopped": "Stopped",
-    "error": "The run failed",
-}
-LANDED = "Landing ended the answer"
 
 log = logging.getLogger("length_lab")
 
@@ -96,12 +89,13 @@ class View:
         """Ends what is shown of a recorded run where it was stopped."""
         if trace.finish is None or self.ended:
             return
-        series, shown = self.series, "".join(self.series.text)
+        series, shown = self.series, self.series.answer
         finish = replace(
             trace.finish,
             reason="stopped",
             text=shown,
-            tokens=len(series),
+            tokens=len(series) - series.thought,
+            thinking_tokens=series.thought,
             words=words(shown),
             characters=characters(shown),
             error=series.error,
@@ -111,6 +105,7 @@ class View:
             p_eos_model=None,
             notes=(),
             landed=False,
+            own_end=False,
         )
         self.add([finish])
 
@@ -214,11 +209,11 @@ def ended_words(finish: Finish, settings: RunSettings) -> str:
     """How a run ended, in a sentence."""
     if finish.reason == "error":
         return finish.message
-    reason = LANDED if finish.landed else REASONS[finish.reason]
-    words = f"{reason} after {finish.tokens:,} tokens in {finish.decode_seconds:.1f} s"
+    words = f"{finish.ended.capitalize()} after {counted(finish.tokens, 'tokens')} in {finish.decode_seconds:.1f} s"
     if finish.error is not None:
         aim = "limit" if settings.method in LIMIT_METHODS else "target"
-        words += f", {charts.signed(finish.error)} {settings.goal_unit} from the {aim}"
+        unit = settings.goal_unit.removesuffix("s") if abs(finish.error) == 1 else settings.goal_unit
+        words += f", {charts.signed(finish.error)} {unit} from the {aim}"
     return " ".join([words + ".", *finish.notes])
 
 

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from backend.engine import Control, Lab
 
 FLAGS = {"window": ["--lambda-window", "--window"]}
-ENDINGS = {"eos": "ended by the model", "cap": "cut at the cap", "stopped": "stopped", "error": "failed"}
 FAILED, WRONG, STOPPED = 1, 2, 130
 
 
@@ -247,8 +246,7 @@ def _progress(settings: RunSettings, step: Step) -> str:
 def _summary(settings: RunSettings, finish: Finish) -> str:
     if finish.reason == "error":
         return finish.message
-    ended = "ended by landing" if finish.landed else ENDINGS[finish.reason]
-    parts = [ended, counted(finish.tokens, "tokens"), f"{finish.tokens_per_second:.1f} tokens/s"]
+    parts = [finish.ended, counted(finish.tokens, "tokens"), f"{finish.tokens_per_second:.1f} tokens/s"]
     if finish.thinking_tokens:
         parts.insert(1, f"{counted(finish.thinking_tokens, 'tokens')} of thinking")
     if finish.error is not None:

@@ -47,7 +47,7 @@ for event in Lab().stream(settings, control):
         print(event.text, end="", flush=True)
         steer(control, event.index)
     else:
-        print(f"\\n\\n{{event.reason}}: {{event.tokens}} tokens, error {{event.error}}")
+        print(f"\\n\\n{{event.ended}}: {{event.tokens}} tokens, error {{event.error}}")
 '''
 
 
@@ -74,7 +74,7 @@ for event in Lab().stream(settings, control):
         print(event.text, end="", flush=True)
         steer(control, event.index)
 finish = event
-finish.reason, finish.tokens, finish.error
+finish.ended, finish.tokens, finish.error
 """
 
 _LENGTH = """\

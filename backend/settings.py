@@ -44,7 +44,7 @@ MAX_WINDOW = 131_072
 
 def counted(number: int, unit: Unit) -> str:
     """A number with its unit: '1 word', '2 words'."""
-    return f"{number} {unit.removesuffix('s') if number == 1 else unit}"
+    return f"{number:,} {unit.removesuffix('s') if number == 1 else unit}"
 
 
 def cap_for(method: Method, target: int, limit: int, unit: Unit) -> int:

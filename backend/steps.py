@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 Reason = Literal["eos", "cap", "stopped", "error"]
+ENDED: dict[Reason, str] = {"eos": "ended by itself", "cap": "cut at the cap", "stopped": "stopped", "error": "failed"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,3 +116,10 @@ class Finish:
     p_eos_model: float | None = None
     thinking: str = ""
     thinking_tokens: int = 0
+
+    @property
+    def ended(self) -> str:
+        """How the answer ended, in words that page, terminal and exports share."""
+        if self.landed:
+            return "ended by itself where landing led" if self.own_end else "ended by landing"
+        return ENDED[self.reason]

@@ -333,7 +333,7 @@ def test_the_target_moves_while_the_model_writes(visit, held):
 def test_a_trained_method_ends_at_its_target_and_goes_with_it_when_it_moves(visit, held):
     visitor = visit(query=link(prompt="Why is the sky blue?", method="ldpe", target=30, max_new_tokens=1000))
     visitor.generate()
-    assert "ended by itself" in visitor.ends() and abs(visitor.tokens - 30) <= 15
+    assert "Ended by itself" in visitor.ends() and abs(visitor.tokens - 30) <= 15
     visitor.number("target", 900)
     held.upto(20)
     visitor.generate()
@@ -342,7 +342,7 @@ def test_a_trained_method_ends_at_its_target_and_goes_with_it_when_it_moves(visi
     visitor.number("target", 60)
     visitor.until(lambda: held.control.goal(ANY) == 60)
     held.free()
-    assert "ended by itself" in visitor.ends()
+    assert "Ended by itself" in visitor.ends()
     assert visitor.field("target") == "60" and abs(visitor.tokens - 60) <= 25
 
 
@@ -862,7 +862,7 @@ def test_the_same_error_twice_is_told_twice(visit):
 def test_the_end_mark_shows_in_the_chance_to_end(visit):
     visitor = visit(query=link(prompt="Why is the sky blue?", method="ldpe", target=20, max_new_tokens=60))
     visitor.generate()
-    assert "ended by itself" in visitor.ends()
+    assert "Ended by itself" in visitor.ends()
     visitor.settles("length")
     chances = "document.querySelector('#chart-length .ll-plot').data[0]"
     last = visitor.page.evaluate(f"(({{x, y}}) => [x.at(-1), y.at(-1)])({chances})")
@@ -873,7 +873,7 @@ def test_the_end_mark_shows_in_the_chance_to_end(visit):
 def test_a_run_that_ends_at_once_says_so(visit):
     visitor = visit(query=link(prompt="Why is the sky blue?", method="ldpe", target=90, pic="naive", ratio=64))
     visitor.generate()
-    assert "The model ended by itself after" in visitor.ends()
+    assert "Ended by itself after" in visitor.ends()
     expect(visitor.page.locator("#figures-run")).not_to_contain_text("Reading the prompt")
 
 

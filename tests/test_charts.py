@@ -252,7 +252,7 @@ def test_text_only_grows_and_carries_markup_as_data():
     first = pieces(series)
     series.add(step(2, "\n</script>", None))
     second = pieces(series, first)
-    assert second[:2] == first == (series.run, ["<img src=x onerror=alert(1)>", 0.5, 1.2, None])
+    assert second[:2] == first == (series.run, ["<img src=x onerror=alert(1)>", 0.5, None, 1.2, None, False])
     assert len(second) == 3 and second[2][0] == "\n</script>"
 
 
@@ -338,7 +338,7 @@ def test_a_run_without_tokens_tells_how_it_ended():
     view.add([finish(0, -90)])
     told = view.figures()
     assert told["state"] == "good" and told["error"] == "−90"
-    assert told["message"].startswith("The model ended by itself")
+    assert told["message"].startswith("Ended by itself")
 
 
 def test_a_near_target_is_never_beyond_the_one_a_run_has():
@@ -361,7 +361,7 @@ def test_a_replay_hears_at_once_that_it_is_to_stop(monkeypatch):
 def test_a_run_that_landing_ended_says_so():
     view = View(RunSettings(prompt="p", method="ldpe", target=1))
     view.add([step(1, goal=1), replace(finish(1, 0), landed=True)])
-    assert view.figures()["message"].startswith("Landing ended the answer after 1 tokens")
+    assert view.figures()["message"].startswith("Ended by landing after 1 token in")
 
 
 @pytest.mark.parametrize("method, aim", [("ldpe", "target"), ("mnt_ldpe", "limit")])

@@ -265,7 +265,8 @@ window.LengthLab = (() => {
     URL.revokeObjectURL(link.href);
   }
 
-  // The text: pieces that only become more, the first the run's number, each other [text, p, spread, remaining].
+  // The text: pieces that only become more, the first the run's number, each other
+  // [text, p, the model's own p, spread, remaining, whether it is thinking].
   // A value is [known, more], both counted in pieces; only what is new is added to the page, as text, never as markup.
   function response(element) {
     const root = element.querySelector(".ll-response");
@@ -293,14 +294,14 @@ window.LengthLab = (() => {
 
     function token([piece, ...numbers]) {
       const span = document.createElement("span");
-      span.className = "tok";
+      span.className = numbers.at(-1) ? "tok thinking" : "tok";
       span.textContent = piece;
       facts.set(span, numbers);
       if (text.dataset.tint) tint(span);
       return span;
     }
     function tint(span) {
-      const [p, spread] = facts.get(span);
+      const [p, , spread] = facts.get(span);
       span.style.setProperty("--p", p);
       span.style.setProperty("--h", Math.min(1, spread / 5));
     }
@@ -309,9 +310,12 @@ window.LengthLab = (() => {
       current?.classList.remove("on");
       current = span;
       span.classList.add("on");
-      const [p, spread, remaining] = facts.get(span) ?? [];
+      const [p, own, spread, remaining, thinking] = facts.get(span) ?? [];
       const shown = span.textContent.replaceAll("\n", "↵").replaceAll(" ", "␣") || "(joins the next token)";
-      const told = [["token", shown], ["probability", `${(100 * p).toPrecision(3)} %`], ["entropy", `${Number(spread).toFixed(2)} nats`]];
+      const told = [["token", shown], ["probability", `${(100 * p).toPrecision(3)} %`]];
+      if (own != null && own !== p) told.push(["by the model alone", `${(100 * own).toPrecision(3)} %`]);
+      told.push(["entropy", `${Number(spread).toFixed(2)} nats`]);
+      if (thinking) told.push(["before the answer", "thinking"]);
       if (remaining != null) told.push(["remaining", remaining]);
       tip.replaceChildren(...told.map(([name, value]) => {
         const line = document.createElement("span");

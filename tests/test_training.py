@@ -245,7 +245,7 @@ def test_the_loss_is_that_of_the_whole_model_row_by_row(method, tmp_path):
         with torch.no_grad(), signalling(SignalContext(run.signal, [len(prompt)], [len(response)])):
             logits = run.lora.get_base_model()(ids).logits[0, len(prompt) - 1 :]
         expected.append(F.cross_entropy(logits.float(), torch.tensor([*response, 2]), reduction="none"))
-    # The run computes in bf16, the reference in fp32.
+    # The run computes in bf16 where the processor has it, the reference in fp32.
     torch.testing.assert_close(nll, torch.cat(expected), atol=BF16, rtol=0)
 
 
@@ -325,7 +325,7 @@ def test_long_texts_are_trained_on_under_their_positions(tmp_path, method, kind)
         nll, _, _ = run._nll([row], 0.0)
     assert run.longform.kind == kind and run.signal is None
     expected, plain = (policy_nll(row, run.end, policy) for policy in (run.longform.policy, Policy()))
-    # The run computes in bf16, the reference in fp32.
+    # The run computes in bf16 where the processor has it, the reference in fp32.
     torch.testing.assert_close(nll, expected, atol=BF16, rtol=0)
     assert ((nll - plain).abs().max() > BF16) == (kind != "none")
     adapter = training.train(tiny_loaded(), letters(), settings, tmp_path / method, str)

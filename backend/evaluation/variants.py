@@ -32,6 +32,7 @@ from backend.splits import prompts
 from backend.training.budget import budgets
 from backend.training.data import corpus, samples
 from backend.training.ends import all_ends
+from backend.training.precision import precision
 from backend.training.settings import TrainSettings
 from backend.training.train import train
 
@@ -98,7 +99,7 @@ def measure(
     """
 
     def fresh(adapter: Path | None = None) -> Loaded:
-        return Models(allowed(more=[model])).load(model, "bf16", adapter)
+        return Models(allowed(more=[model])).load(model, precision(), adapter)
 
     loaded = fresh()
     given = samples(corpus(files), loaded.tokenizer, COMMON["longest_prompt"], COMMON["longest"])

@@ -65,6 +65,7 @@ def _add_distill(command: argparse.ArgumentParser) -> None:
 
 def _train(options: argparse.Namespace) -> int:
     from backend.training.data import corpus, hub_texts, samples
+    from backend.training.precision import precision
     from backend.training.train import train
 
     names = {field.name for field in fields(TrainSettings)}
@@ -73,7 +74,7 @@ def _train(options: argparse.Namespace) -> int:
     if not options.data and not options.hub:
         raise ValueError("nothing to train on: give --data FILE (see `python -m backend distill`), or --hub NAME")
     read = corpus(options.data)
-    loaded = _loaded(settings.model, "4bit" if settings.load_in_4bit else "bf16")
+    loaded = _loaded(settings.model, "4bit" if settings.load_in_4bit else precision())
     read += [text for name, rows in map(_hub, options.hub) for text in hub_texts(name, rows, settings.seed)]
     shortest = settings.shortest if settings.longform else 0
     found = samples(read, loaded.tokenizer, settings.longest_prompt, settings.longest, shortest)

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from backend.training.precision import precision
+
 # Logits at a time: 24 MiB, which the C library keeps for the next ones. Larger blocks go back to the system, and each
 # page of the next is zeroed anew: with all logits of a long text at once a quarter of a step went to that.
 HEAD_ELEMENTS = 6 * 2**20
@@ -45,7 +47,7 @@ class Likelihood(nn.Module):
     def _hidden(self, embeds: Tensor, labelled: Tensor) -> Tensor:
         """Last hidden states [k, d] of the labelled places; padding on the right is never seen by causal attention."""
         body = self.lora.get_base_model().base_model
-        with torch.autocast(embeds.device.type, torch.bfloat16):
+        with _products(embeds.device):
             return body(inputs_embeds=embeds, use_cache=False).last_hidden_state[labelled]
 
     def _losses(self, hidden: Tensor, wanted: Tensor, untouched: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -60,8 +62,12 @@ class Likelihood(nn.Module):
         return nll, -(other * likely).sum(-1) - torch.special.entr(other).sum(-1)
 
     def _logits(self, hidden: Tensor) -> Tensor:
-        with torch.autocast(hidden.device.type, torch.bfloat16):
+        with _products(hidden.device):
             return self.lora.get_base_model().get_output_embeddings()(hidden).float()
+
+
+def _products(device: torch.device) -> torch.autocast:
+    return torch.autocast(device.type, torch.bfloat16, enabled=precision(device) == "bf16")
 
 
 def last_of_row(labelled: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -10,9 +11,17 @@ import pytest
 
 from app import results
 from backend.evaluation.files import RESULTS
+from backend.evaluation.joint_rate import whole_list
 from backend.evaluation.report import sections, text
+from backend.evaluation.report_joint import beside
 
 LONG = ("longform.json", "longform_many.json", "pic_sft.json", "pic_sft_many.json", "longbench_write_long.json")
+
+VALIDATION = "joint_rate/validation"
+REST = {
+    "kind": "questions", "text": "Yes.", "ids": [1], "reason": "eos", "landed": False, "p_eos": 0.5, "p_line": 0.5,
+    "nats": 1.0, "similarity": 0.5,
+}  # fmt: skip
 
 
 def test_the_committed_report_is_what_the_files_give():
@@ -63,3 +72,44 @@ def test_what_was_claimed_before_is_not_claimed_now():
     assert many["lengthening"] == pytest.approx(0.75, abs=0.01)
     trained = json.loads((RESULTS / "pic_sft_many.json").read_text("utf-8"))["summary"]["dynamic PIC-SFT, dynamic s=4"]
     assert trained["lengthening"] == pytest.approx(2.14, abs=0.01)
+
+
+@pytest.mark.parametrize("name", [path.stem for path in sorted((RESULTS / VALIDATION).glob("*.json"))])
+def test_pairs_with_the_base_model_by_other_code(name):
+    """McNemar's exact test as a sum of coin throws; a row with a limit stands beside a base model with that limit."""
+    base, row = (json.loads((RESULTS / VALIDATION / f"{each}.json").read_text("utf-8")) for each in ("none", name))
+    others = {(answer["prompt"], answer["target"]): answer for answer in base["answers"]}
+    only = base_only = 0
+    for answer in row["answers"]:
+        other = others[answer["prompt"], answer["target"]]
+        ours, theirs = meets(answer, answer["limit"]), meets(other, answer["limit"])
+        only, base_only = only + (ours and not theirs), base_only + (theirs and not ours)
+    thrown = only + base_only
+    tail = sum(math.comb(thrown, heads) for heads in range(min(only, base_only) + 1)) / 2**thrown
+    found = beside(row, base)
+    assert (found.only, found.base_only, found.prompts) == (only, base_only, len(row["answers"]))
+    assert found.p == pytest.approx(min(1, 2 * tail))
+    assert found.gain.value == pytest.approx((only - base_only) / len(row["answers"]))
+    line = next((line for line in text().splitlines() if line.startswith(f"| {name.replace('_', ' ')} | ")
+                 and "prompts)" in line), "")  # fmt: skip
+    assert (name == "none") == (not line)
+    assert not line or f"| {only} | {base_only} | " in line
+
+
+def meets(answer: dict, limit: bool) -> bool:
+    """Conditions 1 to 3 of an answer, under a target or a limit."""
+    over = answer["produced"] - answer["target"]
+    length = over <= 0 if limit else abs(over) <= max(3, answer["target"] / 20)
+    likely = answer["p_line"] if answer["p_mark"] is None else answer["p_mark"]
+    return length and answer["own_end"] and likely >= 0.05 and whole_list(answer["text"])
+
+
+def test_rows_are_told_apart_only_where_every_test_counts():
+    rows = [{"prompt": f"{i}", "target": 20, "produced": 20, "own_end": True, "p_mark": 0.5, **REST} for i in range(20)]
+    never = {"answers": [row | {"own_end": False} for row in rows]}
+    some = {"answers": [row | {"own_end": i < 7} for i, row in enumerate(rows)]}
+    pair = beside(some, never)
+    assert (pair.only, pair.base_only, pair.p) == (7, 0, pytest.approx(2 / 2**7))
+    assert pair.apart(1) == "more" and pair.apart(4) == "not told apart"
+    assert beside(never, some).apart(1) == "fewer"
+    assert beside(never, never).apart(1) == "not told apart"

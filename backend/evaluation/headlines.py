@@ -7,21 +7,33 @@ from typing import Any
 
 from backend.evaluation.computation import spared, whole
 from backend.evaluation.markdown import UNKNOWN, Results, figure, fine, percent, table, told
+from backend.evaluation.report_joint import FOLDER as JOINT
+from backend.evaluation.report_joint import share_of
 from backend.evaluation.report_reading import NOVELS, lengths, over_fresh, over_lambda
 from backend.evaluation.report_speed import over_first, times
 from backend.evaluation.report_writing import best_readers, finding, largest
 
-WINDOW, PROMPTS = 2048, 100
+# The Λ window that is shown, how many prompts make a headline, and the tokens that the model was trained on.
+WINDOW, PROMPTS, TRAINED = 2048, 100, 8192
+ADAPTERS = ("ldpe", "orpe")
 
 
 def headlines(results: Results) -> str:
-    """The table, and a sentence on what does not hold on this model."""
+    """The table, and in words what rests on too few prompts for it."""
     rows = [row for row in _rows(results) if row[1] != UNKNOWN]
     shown = table(["what", "how much (95 %)", "command"], [[what, much, f"`{how}`"] for what, much, how in rows])
-    long = largest(results)
-    few = f" Fewer than {PROMPTS} prompts: no headline." if long and len(long["prompts"]) < PROMPTS else ""
-    words = f"{finding(long)}{few}" if long else ""
-    return "\n\n".join(filter(None, [shown, words]))
+    found = [f"- {finding(long)}"] if (long := largest(results)) and len(long["prompts"]) < PROMPTS else []
+    found += [line for name in ADAPTERS if (line := _ends(name, results.get(f"{JOINT}{name}.json")))]
+    few = f"No headlines, as they rest on fewer than {PROMPTS} prompts:\n\n" + "\n".join(found)
+    return f"{shown}\n\n{few}" if found else shown
+
+
+def _ends(name: str, result: Any) -> str:
+    """How often a shipped adapter meets its length, and how often it ends well too."""
+    if not result or (row := result["summary"]["validation"])["counted"] >= PROMPTS:
+        return ""
+    length, well = (share_of(row[key], row["counted"]) for key in ("length", "all_three"))
+    return f"- `{name}` meets its length in {length} of its answers, and ends well too in {well}: it cuts."
 
 
 def _rows(results: Results) -> Iterator[tuple[str, str, str]]:
@@ -46,17 +58,21 @@ def _rows(results: Results) -> Iterator[tuple[str, str, str]]:
         what = f"Decode throughput after {WINDOW:,} tokens over transformers', bf16, two cores"
         yield what, told(*times(ours, theirs), "rounds", figure), "make bench"
     if ends := results.get("endmark.json"):
-        for signal, found in best_readers(ends).items():
-            what = f"Ends that a small reader finds in the signal of `{signal}` alone"
-            yield what, told(found, ends["lengths"], "lengths", percent), "python -m backend evaluate endmark"
+        found_ends = [
+            f"`{signal}` {told(found, ends['lengths'], 'lengths', percent)}"
+            for signal, found in best_readers(ends).items()
+        ]
+        what = "Ends that the best of four small readers finds in a length signal alone"
+        yield what, ", ".join(found_ends), "python -m backend evaluate endmark"
 
 
 def _reading(novels: Any) -> Iterator[tuple[str, str, str]]:
     command = "python -m backend evaluate perplexity"
     plain = [at for at in lengths(novels) if over_lambda(novels, "plain", at)[0].known]
-    if plain:
-        found = told(*over_lambda(novels, "plain", plain[-1]), "novels", figure)
-        yield f"Perplexity of plain attention after {plain[-1]:,} tokens, over Λ's", found, command
+    for at in plain[-2:]:
+        beyond = f"{at // TRAINED} times what it was trained on" if at > TRAINED else "as many as it was trained on"
+        found = told(*over_lambda(novels, "plain", at), "novels", figure)
+        yield f"Perplexity of plain attention after {at:,} tokens, {beyond}, over Λ's", found, command
     far = lengths(novels)[-1]
     found = told(*over_fresh(novels, far), "novels", fine)
     yield f"Λ's perplexity after {far:,} tokens, over the same tokens of a text begun 8,192 before", found, command

@@ -65,6 +65,15 @@ def verdict(found: Bounded, more: str, less: str, same: float = 1.0) -> str:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table; the first column to the left, the others to the right."""
-    lines = [columns, ["---", *["---:"] * (len(columns) - 1)], *rows]
+    """A Markdown table of figures; the first column to the left, the others to the right."""
+    return _lines(columns, ["---", *["---:"] * (len(columns) - 1)], rows)
+
+
+def listed(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table of words, all to the left."""
+    return _lines(columns, ["---"] * len(columns), rows)
+
+
+def _lines(columns: Sequence[str], sides: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [columns, sides, *rows]
     return "\n".join(f"| {' | '.join(cell.replace('|', '∣') for cell in line)} |" for line in lines)

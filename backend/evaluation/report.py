@@ -16,19 +16,19 @@ from typing import Any, NamedTuple
 from backend.evaluation import report_joint, report_reading, report_speed, report_writing
 from backend.evaluation.files import RESULTS
 from backend.evaluation.headlines import headlines
-from backend.evaluation.markdown import Part, Results
+from backend.evaluation.markdown import UNKNOWN, Part, Results, listed
 
 README = RESULTS.parents[1] / "README.md"
 BEGIN, END = "<!-- headlines: written by `python -m backend report` -->", "<!-- end of headlines -->"
-AGAIN = "Being measured again"
-TRAINED = "Methods were trained on unequal numbers of texts and from unequal starts, so that rows do not compare."
-# Files whose figures are not shown, and why: patterns of paths.
+AGAIN = "Withdrawn: being measured again"
+TRAINED = "methods were trained on unequal numbers of texts and from unequal starts"
+# Tables whose figures are not shown, by patterns of their files: what they showed, and why.
 WITHDRAWN = {
-    "length/*.json": f"How near length methods end to their targets. {TRAINED}",
-    "pic_sft*.json": f"Long answers after training on long texts (PIC-SFT). {TRAINED}",
-    "longbench_write_long.json": f"Answers to prompts for more than 2,000 words, after PIC-SFT. {TRAINED}",
-    "harness*.json": f"What adapters cost in multiple choice. {TRAINED} At most 80 questions were asked.",
-    "shapes.json": "Which LoRA to ship: 24 answers, of which only the mean was kept, so that it has no interval.",
+    "length/*.json": ("How near length methods end to their targets", TRAINED),
+    "pic_sft*.json": ("Long answers after training on long texts (PIC-SFT)", TRAINED),
+    "longbench_write_long.json": ("Answers to prompts for more than 2,000 words, after PIC-SFT", TRAINED),
+    "harness*.json": ("What adapters cost in multiple choice", f"{TRAINED}, and at most 80 questions were asked"),
+    "shapes.json": ("Which LoRA to ship", "24 answers, of which only the mean was kept, so that it has no interval"),
 }
 HEAD = """# Measured
 
@@ -48,13 +48,15 @@ class Section(NamedTuple):
     text: str
 
 
-# A further measure needs a function from its files to Markdown, and a line here.
-SECTIONS: dict[str, Part] = {
+# A further measure needs a function from its files to Markdown; what most readers ask first stands in ORDER.
+PARTS: dict[str, Part] = {
     **report_joint.PARTS,
     **report_writing.PARTS,
     **report_reading.PARTS,
     **report_speed.PARTS,
 }
+ORDER = ("joint", "long-answers", "perplexity", "computation", "flatness", "speed", "endmark", "recall")
+SECTIONS = {name: PARTS[name] for name in dict.fromkeys((*ORDER, *PARTS))}
 
 
 def read(folder: Path = RESULTS) -> dict[str, Any]:
@@ -69,7 +71,7 @@ def sections(folder: Path = RESULTS, link: str = "") -> list[Section]:
     found += [Section(name, part.title, _section(part, results, link)) for name, part in SECTIONS.items()]
     found.append(Section("withdrawn", AGAIN, _withdrawn(folder, link)))
     shown = {file for part in SECTIONS.values() for file in part.files}
-    others = [name for name in results if name not in shown and not _why(name)]
+    others = [name for name in results if name not in shown and not _withdrawn_file(name)]
     return [*found, Section("others", "Other files", _links(others, link))] if others else found
 
 
@@ -112,31 +114,37 @@ def _section(part: Part, results: Results, link: str) -> str:
 
 
 def _sources(files: Results, link: str) -> str:
-    return "\n".join(line for name, found in files.items() for line in _source(name, found, link))
+    """What made the files: a line for each command, with the files that it alone made."""
+    made: dict[str, list[str]] = {}
+    for name, found in files.items():
+        for line in _source(found):
+            made.setdefault(line, []).append(name)
+    return "\n".join(f"- {_links(dict.fromkeys(names), link)}: {line}" for line, names in made.items())
 
 
-def _source(name: str, found: Mapping[str, Any], link: str) -> Iterable[str]:
+def _source(found: Mapping[str, Any]) -> Iterable[str]:
     """What made a file, or each part of it: command, commit, date, machine."""
     parts = [found] if "command" in found else [part for part in found.values() if isinstance(part, dict)]
     for part in parts:
         machine = part.get("machine") or {}
         where = machine.get("gpu") or machine.get("processor") or ""
-        told = (str(part.get("commit", ""))[:10], str(part.get("date", ""))[:10], where)
-        earlier = f"goes on from {len(before)} earlier calls" if (before := part.get("went_on_from")) else ""
-        line = ", ".join(filter(None, [*told, earlier]))
-        yield f"- [{name}]({link}{name}): `{part.get('command', '')}` ({line})"
+        line = (str(part.get("commit", ""))[:10], str(part.get("date", ""))[:10], where)
+        earlier = ", resumed" if part.get("went_on_from") else ""
+        yield f"`{part.get('command', '')}` ({', '.join(filter(None, line))}{earlier})"
 
 
 def _withdrawn(folder: Path, link: str) -> str:
-    lines = ["These figures are withdrawn until they are measured anew; the files stay, to be checked.", ""]
-    for pattern, why in WITHDRAWN.items():
+    """Each withdrawn table: what it showed, that it is being measured again and why, and its files."""
+    rows = []
+    for pattern, (what, why) in WITHDRAWN.items():
         names = sorted(file.relative_to(folder).as_posix() for file in folder.glob(pattern))
-        lines += [f"- {why}", *([f"  Files: {_links(names, link)}"] if names else [])]
-    return "\n".join(lines)
+        rows.append([what, f"being measured again: {why}", _links(names, link) or UNKNOWN])
+    words = "The figures of these tables are not shown until they are measured anew; their files stay, to be checked."
+    return f"{words}\n\n{listed(['table', 'why it is not shown', 'files'], rows)}"
 
 
-def _why(name: str) -> str:
-    return next((why for pattern, why in WITHDRAWN.items() if Path(name).match(pattern)), "")
+def _withdrawn_file(name: str) -> bool:
+    return any(Path(name).match(pattern) for pattern in WITHDRAWN)
 
 
 def _links(names: Iterable[str], link: str) -> str:

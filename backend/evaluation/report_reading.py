@@ -24,13 +24,13 @@ def perplexity(results: Results) -> str:
         words += [_values(results[NOVELS], "Novels"), _over_lambda(results[NOVELS]), _fresh(results[NOVELS])]
     for name, title in ((NOVEL, "One novel"), (REFERENCE, "Python's own reference texts, which repeat themselves")):
         if name in results:
-            words += [_values(results[name], f"{title}: one text, so that no difference is claimed")]
+            words += [_values(results[name], f"{title}; so few texts have no interval, and no difference is claimed")]
     return "\n\n".join(words)
 
 
 def ablation(results: Results) -> str:
     """Perplexity with single parts of Λ."""
-    return _values(results["ablation.json"], "Parts of Λ: one novel, so that no difference is claimed")
+    return _values(results["ablation.json"], "Parts of Λ; so few texts have no interval, and no difference is claimed")
 
 
 def computation(results: Results) -> str:
@@ -133,7 +133,8 @@ def _values(result: Mapping[str, Any], title: str) -> str:
     told_at = [f"{length:,}" for length in lengths(result)]
     texts = len({row["document"] for row in result["readings"]})
     rows = [[row["policy"], *(figure(row.get(at)) for at in told_at)] for row in result["perplexity"]]
-    return f"{title} ({texts}):\n\n{table(['attention', *told_at], rows)}"
+    of = f"{texts} text{'s' * (texts > 1)}"
+    return f"{title} ({of}):\n\n{table(['attention', *told_at], rows)}"
 
 
 def _over_lambda(result: Mapping[str, Any]) -> str:

@@ -105,7 +105,7 @@ def _over_transformers(rates: Mapping[tuple[str, int], Rate], cases: Sequence[st
         if any(cell != "–" for cell in cells):
             rows.append([case, *cells])
     if not rows:
-        return f"No case has {LEAST} rounds beside {PLAIN}: no ratio is told."
+        return f"No case has {LEAST} rounds beside {PLAIN}: rows are not compared."
     return table([f"decode, times {PLAIN}", *(f"{context:,}" for context in contexts)], rows)
 
 

@@ -1,5 +1,6 @@
-"""The README names every folder, and shows the headlines of the results as they are."""
+"""The README is short, names every folder and file that it links to, and shows the headlines of the results."""
 
+import re
 from pathlib import Path
 
 from backend.evaluation.headlines import headlines
@@ -16,3 +17,19 @@ def test_every_folder_of_code_is_named():
 
 def test_the_headlines_are_those_of_the_results():
     assert README.partition(BEGIN)[2].partition(END)[0].strip() == headlines(read()).strip()
+
+
+def test_it_is_read_in_one_sitting():
+    assert len(README.splitlines()) <= 160
+
+
+def test_what_it_links_to_is_there():
+    links = re.findall(r"\]\((?!https?:)([^)#]+)\)", README)
+    assert len(links) >= 4 and all((ROOT / link).exists() for link in links)
+
+
+def test_every_difference_stands_beside_its_interval_and_what_it_rests_on():
+    rows = README.partition(BEGIN)[2].partition(END)[0].strip().splitlines()
+    figures = [row.split(" | ")[1] for row in rows if row.startswith("| ")][2:]
+    told = r"[\d.]+( %)? \([\d.]+( %)? to [\d.]+( %)?; \d+ (novels|rounds|lengths)\)"
+    assert len(figures) >= 6 and all(re.fullmatch(rf"([`\w]+ )?{told}(, [`\w]+ {told})*", each) for each in figures)

@@ -22,18 +22,21 @@ def headlines(results: Results) -> str:
     """The table, and in words what rests on too few prompts for it."""
     rows = [row for row in _rows(results) if row[1] != UNKNOWN]
     shown = table(["what", "how much (95 %)", "command"], [[what, much, f"`{how}`"] for what, much, how in rows])
-    found = [f"- {finding(long)}"] if (long := largest(results)) and len(long["prompts"]) < PROMPTS else []
-    found += [line for name in ADAPTERS if (line := _ends(name, results.get(f"{JOINT}{name}.json")))]
-    few = f"No headlines, as they rest on fewer than {PROMPTS} prompts:\n\n" + "\n".join(found)
+    found = [finding(long)] if (long := largest(results)) and len(long["prompts"]) < PROMPTS else []
+    found += filter(None, [_ends(results)])
+    few = f"No headlines, as they rest on fewer than {PROMPTS} prompts:\n\n" + "\n".join(f"- {each}" for each in found)
     return f"{shown}\n\n{few}" if found else shown
 
 
-def _ends(name: str, result: Any) -> str:
-    """How often a shipped adapter meets its length, and how often it ends well too."""
-    if not result or (row := result["summary"]["validation"])["counted"] >= PROMPTS:
-        return ""
-    length, well = (share_of(row[key], row["counted"]) for key in ("length", "all_three"))
-    return f"- `{name}` meets its length in {length} of its answers, and ends well too in {well}: it cuts."
+def _ends(results: Results) -> str:
+    """How often shipped adapters meet their length, and how often they end well too, of too few prompts."""
+    each = []
+    for name in ADAPTERS:
+        row = results.get(f"{JOINT}{name}.json", {}).get("summary", {}).get("validation")
+        if row and row["counted"] < PROMPTS:
+            length, well = (share_of(row[key], row["counted"]) for key in ("length", "all_three"))
+            each.append(f"`{name}` meets its length in {length} of its answers and ends well too in {well}")
+    return f"The shipped adapters cut: {'; '.join(each)}." if each else ""
 
 
 def _rows(results: Results) -> Iterator[tuple[str, str, str]]:
@@ -49,9 +52,9 @@ def _rows(results: Results) -> Iterator[tuple[str, str, str]]:
         )
     if flat := results.get("flatness.json"):
         far = max(row["context"] for row in flat["rows"])
-        for way, words in (("reading", "prefill"), ("writing", "decode")):
-            time = told(*over_first(flat, WINDOW, far, way), "rounds")
-            yield f"Time of a Λ token after {far:,} tokens over after 4,096, {words}", time, "make bench-flat"
+        ways = {"prefill": "reading", "decode": "writing"}
+        ratios = (f"{name} {told(*over_first(flat, WINDOW, far, way), 'rounds')}" for name, way in ways.items())
+        yield f"Time of a Λ token after {far:,} tokens over after 4,096", ", ".join(ratios), "make bench-flat"
     if bench := results.get("bench.json"):
         rates = {(rate["case"], rate["context"]): rate["decode_rounds"] for rate in bench["short"]}
         ours, theirs = (rates.get((case, WINDOW), []) for case in ("engine bf16", "transformers bf16"))

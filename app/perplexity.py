@@ -10,32 +10,35 @@ from app import charts
 from app.charts import Chart
 from app.results import Figure
 
-# Tokens of a point, and where lines are cut off.
-POINT, CEILING = 2048, 12.0
+# Tokens of a point, those over which the tables take their perplexity; and where lines are cut off.
+POINT, CEILING = 1024, 12.0
+# They come first, so that each has one colour in all charts.
+FIRST = ("plain", "Λ", "truncation")
 
 
 def figures(result: Mapping[str, Any]) -> list[Figure]:
     """The curves of a file that `evaluate perplexity` wrote."""
     readings = result["readings"]
-    texts = len({reading["document"] for reading in readings})
-    hint = f"Mean over {texts} text{'s' * (texts > 1)}, four chunks to a point (002 figure 3)"
-    return [Figure("Nats against position", hint, _chart(result, readings))]
+    documents = sorted({reading["document"] for reading in readings})
+    of = documents[0] if len(documents) == 1 else f"{len(documents)} texts"
+    hint = f"Mean over {POINT:,} tokens to a point (002 figure 3); truncation reads anew for each of its points"
+    return [Figure(f"Nats against position: {of}", hint, _chart(result, readings))]
 
 
 def _chart(result: Mapping[str, Any], readings: Sequence[Mapping[str, Any]]) -> Chart:
     layout = charts.axes("tokens read", "nats of a token")
     data, rows = [], []
-    policies = dict.fromkeys(reading["policy"] for reading in readings)
+    policies = dict.fromkeys((*FIRST, *(reading["policy"] for reading in readings)))
     for colour, policy in zip(charts.SERIES_COLOURS, policies, strict=False):
         curve = _curve(readings, policy)
         at = curve if len(curve) > 1 else _points(result, policy)
         if at:
             x, y = list(at), list(at.values())
             mode = "lines" if at is curve else "markers"
-            data.append(charts.line(x, y, colour, policy, mode=mode))
+            data.append(charts.line(x, y, colour, policy, mode=mode) | {"marker": {"size": 8}})
             rows.append([policy, f"{x[-1]:,}", f"{min(y):.2f}", f"{y[-1]:.2f}"])
-    layout["xaxis"] |= {"type": "log", "tickvals": [2048 * 2**n for n in range(7)]}
-    layout["xaxis"]["ticktext"] = [f"{2 * 2**n}k" for n in range(7)]
+    layout["xaxis"] |= {"type": "log", "tickvals": [POINT * 2**n for n in range(8)]}
+    layout["xaxis"]["ticktext"] = [f"{2**n}k" for n in range(8)]
     charts.legend(layout, data)
     words = f"{len(data)} policies; lines are cut off at {CEILING:g} nats."
     return Chart(data, layout, words, ("policy", "read to", "least nats", "nats at the end"), rows)

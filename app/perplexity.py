@@ -31,7 +31,8 @@ def _chart(result: Mapping[str, Any], readings: Sequence[Mapping[str, Any]]) -> 
     policies = dict.fromkeys((*FIRST, *(reading["policy"] for reading in readings)))
     for colour, policy in zip(charts.SERIES_COLOURS, policies, strict=False):
         curve = _curve(readings, policy)
-        at = curve if len(curve) > 1 else _points(result, policy)
+        farthest = max((reading["position"][-1] for reading in readings if reading["policy"] == policy), default=0)
+        at = curve if max(curve, default=0) >= farthest else _points(result, policy)
         if at:
             x, y = list(at), list(at.values())
             mode = "lines" if at is curve else "markers"

@@ -55,6 +55,11 @@ return [...document.querySelectorAll(".ll-report table")].map((table) => ({
 }));
 }"""
 
+# How far to the right anything of the tab reaches, but what scrolls in a table's box.
+REACH = """() => Math.max(...[".ll-contents", ".ll-contents a", ".ll-report", ".ll-report :is(p,li)", ".ll-chart"]
+  .flatMap((name) => [...document.querySelectorAll(name)])
+  .filter((part) => part.offsetParent).map((part) => part.getBoundingClientRect().right))"""
+
 
 def recorded(name: str) -> Any:
     return json.loads((RESULTS / name).read_text("utf-8"))
@@ -107,6 +112,7 @@ class Shown:
         self.charts = page.evaluate(CHARTS)
         self.dark = page.evaluate("document.body.classList.contains('dark')")
         self.page_width = page.evaluate("document.documentElement.scrollWidth")
+        self.reach = page.evaluate(REACH)
         self.order = page.evaluate("[...document.querySelectorAll('.ll-report h2')].map((h) => h.textContent.trim())")
         self.text = page.inner_text("#results-withdrawn")
         page.close()
@@ -147,7 +153,7 @@ def percentage(count: int, total: int) -> str:
 def test_the_tab_opens_without_an_error_in_its_theme_and_its_width(shown):
     assert shown.wrongs == []
     assert shown.dark == (shown.theme == "dark")
-    assert shown.page_width <= shown.width
+    assert shown.page_width <= shown.width and shown.reach <= shown.width
 
 
 def test_tables_stay_in_their_box_and_no_figure_is_broken_over_lines(shown):
@@ -285,3 +291,7 @@ def test_charts_draw_the_readings_and_are_read_in_either_theme(shown):
     for policy in ("plain", "Λ"):
         found = fmean(nats(result, policy, 16384).values())
         assert lines[policy][16384] == pytest.approx(found, abs=0.002)
+    values = shown.rows("perplexity", "attention", "2,048")["truncation"]
+    assert list(lines["truncation"]) == [2048, 4096, 8192, 16384, 32768]
+    for length, height in lines["truncation"].items():
+        assert math.exp(height) == pytest.approx(number(values[f"{length:,}"]), rel=0.01)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from backend.adapters import Adapter
 from backend.cache import FramedCache, Stopped
 from backend.capabilities import Capabilities
 from backend.choice import Choice, Chooser
+from backend.inference.scheduler import Asks, Read
 from backend.landing import Landing
 from backend.models import Loaded, Models, out_of_memory
 from backend.positions import Policy
@@ -126,10 +127,10 @@ class Lab:
             run.signal = SignalContext(adapter.settings, [len(ids)], [run.goal(run.wanted()) or 1], norms=norms)
         if settings.landing and settings.steered and settings.method not in LIMIT_METHODS:
             run.landing = Landing(
-                run.runner, loaded.tokenizer, run.chooser.ends, settings.landing, settings.seed, settings.goal_unit,
+                loaded.tokenizer, run.chooser.ends, settings.landing, settings.seed, settings.goal_unit,
                 settings.max_new_tokens, lambda: run.control.stopped,
             )
-        yield from run.events()
+        yield from run.runner.scheduler.stream(run.asks())
 
     def _prepared(self, settings: RunSettings) -> tuple[Loaded, Adapter | None]:
         """The loaded model, and the method's adapter where it has one."""
@@ -185,8 +186,9 @@ class _Run:
     started: float = 0.0
     prefilled: float = 0.0
 
-    def events(self) -> Iterator[Step | Finish]:
-        """Everything the run yields. Raises ValueError before the first step only."""
+    def asks(self) -> Asks:
+        """The run as the scheduler takes it: what it wants read, its steps, and how it ended. Raises ValueError before
+        the first step only."""
         self.started = self.prefilled = time.perf_counter()
         try:
             yield from self._written()
@@ -196,14 +198,14 @@ class _Run:
             log.error("a run failed", exc_info=error)
             yield self._finish("error", message=_advice(error, self.response.tokens))
 
-    def _written(self) -> Iterator[Step | Finish]:
+    def _written(self) -> Asks:
         settings = self.settings
         cache = self.cache = self.runner.cache(Policy.of(settings), len(self.ids) + settings.max_new_tokens)
         probing = settings.watch.enabled and "probes" not in self.runner.capabilities.unsupported
         probe = self.runner.probe(settings.watch) if probing else None
         cache.stopped = lambda: self.control.stopped
         try:
-            logits, reading = self._prefill(cache, probe)
+            logits, reading = yield from self._prefill(cache, probe)
         except Stopped:
             logits = reading = None
         self.prefilled = time.perf_counter()
@@ -213,7 +215,8 @@ class _Run:
         while not self.control.stopped and logits is not None:
             wanted = self.wanted()
             goal = self.goal(wanted)
-            choice = self.chooser.choose(logits, read, self._end_goal(goal), self._planned(logits, cache))
+            planned = yield from self._planned(logits, cache)
+            choice = self.chooser.choose(logits, read, self._end_goal(goal), planned)
             if choice.token in self.chooser.ends:
                 reason, last = "eos", choice
                 break
@@ -229,7 +232,7 @@ class _Run:
                 self.signal.retarget(self.goal(self.wanted()) or 1)
                 if not self.text.tokens:
                     self.signal.postpone()
-            logits = self.runner.read(torch.tensor([choice.token]), cache, probe, self.signal)
+            logits = yield Read(torch.tensor([choice.token]), cache, probe, self.signal)
         yield self._finish(reason, last)
 
     @property
@@ -251,13 +254,16 @@ class _Run:
         """The goal in tokens of the whole response; None while the model thinks."""
         return None if goal is None or self.response.thinking else goal + self.response.thought
 
-    def _planned(self, logits: Tensor, cache: FramedCache) -> int | None:
+    def _planned(self, logits: Tensor, cache: FramedCache) -> Generator[Read, Tensor, int | None]:
         if self.landing is None or self.response.thinking:
             return None
         self.landing.cap = self.settings.max_new_tokens - self.response.thought
-        return self.landing.token(logits, cache, self.signal, self.text.tokens, self.control.goal(self.settings))
+        goal = self.control.goal(self.settings)
+        return (yield from self.landing.token(logits, cache, self.signal, self.text.tokens, goal))
 
-    def _prefill(self, cache: FramedCache, probe: Probe | None) -> tuple[Tensor | None, Reading | None]:
+    def _prefill(
+        self, cache: FramedCache, probe: Probe | None
+    ) -> Generator[Read, Tensor, tuple[Tensor | None, Reading | None]]:
         """Read the prompt in chunks; logits of its last row. Raises Stopped between chunks and, by layers, amid one."""
         whole = self.settings.prefill == "paper"
         logits, seen = None, []
@@ -267,7 +273,7 @@ class _Run:
                 raise Stopped
             first = cache.length
             self.control.reading(first, len(self.ids))
-            logits = self.runner.read(ids, cache, probe, self.signal, whole)
+            logits = yield Read(ids, cache, probe, self.signal, whole)
             if probe is not None:
                 rows = probe.sampled(len(ids))
                 seen.append((np.array(rows) + first, *probe.prefilled(), probe.states(rows)))

@@ -21,7 +21,7 @@ from backend.attention import attend
 from backend.cache import FramedCache, Shape
 from backend.capabilities import fusable, head_dim
 from backend.kernels import decoder, product, rows
-from backend.kernels.place import past, place, stored
+from backend.kernels.place import pasts, places, stored
 from backend.positions import Policy, Rope
 from backend.probes import Probe
 
@@ -135,7 +135,7 @@ class Fused:
     def hidden(self, embeds: Tensor, cache: FramedCache, probe: Probe | None = None) -> Tensor:
         """Hidden states [n, width] of the chunk that `cache.begin(n)` opened, from input embeddings [n, width]."""
         if len(embeds) == 1:
-            return self._decoded(embeds[0], cache, probe)[None]
+            return self.decoded(embeds, [cache], [probe])
         x = embeds
         for index, layer in enumerate(self.layers):
             x = self._layer(layer, index, x, cache, probe)
@@ -145,11 +145,14 @@ class Fused:
 
     @torch.inference_mode()
     def logits(self, hidden: Tensor) -> Tensor:
-        """Next-token logits [n, vocabulary]."""
-        if len(hidden) > 1:
-            return self.head(0, hidden)
-        out = torch.empty(1, self.head.kernel.weight.shape[1], dtype=torch.float32)
-        decoder.logits(torch.get_num_threads(), self.head.kernel, hidden[0].float().numpy(), out[0].numpy())
+        """Next-token logits [n, vocabulary] of a chunk."""
+        return self.head(0, hidden) if len(hidden) > 1 else self.decoded_logits(hidden)
+
+    @torch.inference_mode()
+    def decoded_logits(self, hidden: Tensor) -> Tensor:
+        """Next-token logits [n, vocabulary] of single tokens in float32, each the same whichever are beside it."""
+        out = torch.empty(len(hidden), self.head.kernel.weight.shape[1], dtype=torch.float32)
+        decoder.logits(torch.get_num_threads(), self.head.kernel, hidden.float().numpy(), out.numpy())
         return out
 
     def _layer(self, layer: Layer, index: int, x: Tensor, cache: FramedCache, probe: Probe | None) -> Tensor:
@@ -162,15 +165,20 @@ class Fused:
         x = x + self.out(index, mixed.transpose(0, 1).reshape(n, -1))
         return x + self.down(index, _gated(self.gate_up(index, _normed(x, layer.after))))
 
-    def _decoded(self, embed: Tensor, cache: FramedCache, probe: Probe | None) -> Tensor:
-        """The last hidden state [width] of one token, in float32."""
-        where, members = place(cache), torch.get_num_threads()
-        work = decoder.work(self._kernel, past(cache), where, embed.float().numpy(), members)
-        decoder.decode(members, self._kernel, past(cache), where, work)
-        if probe is not None:
-            attended = int((where.pieces[:, 1] - where.pieces[:, 0]).sum())
-            entropy, queries, first = map(torch.from_numpy, (work.entropy, work.queries, work.first))
-            probe.token(entropy, queries, first[None], attended)
+    @torch.inference_mode()
+    def decoded(self, embeds: Tensor, caches: Sequence[FramedCache], probes: Sequence[Probe | None]) -> Tensor:
+        """Last hidden states [n, width] of a token of each of n sequences, in float32; each the same whichever are
+        beside it. Every cache has opened a chunk of one."""
+        past, where, members = pasts(caches), places(caches), torch.get_num_threads()
+        work = decoder.work(self._kernel, past, where, embeds.float().numpy(), members)
+        decoder.decode(members, self._kernel, past, where, work)
+        for row, probe in enumerate(probes):
+            if probe is not None:
+                pieces = where.pieces[where.pieces_from[row] : where.pieces_from[row + 1]]
+                groups = int(where.turned_from[row + 1] - where.turned_from[row])
+                found = work.entropy[row], work.queries[row, :, :groups], work.first[row : row + 1]
+                entropy, queries, first = map(torch.from_numpy, found)
+                probe.token(entropy, queries, first, int((pieces[:, 1] - pieces[:, 0]).sum()))
         return torch.from_numpy(work.x)
 
     @torch.inference_mode()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, cycle, islice
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,6 +20,7 @@ from torch import Tensor
 
 from backend.cache import FramedCache
 from backend.finite import check_finite
+from backend.inference.scheduler import Read
 from backend.sentences import final, stops
 from backend.settings import Unit
 from backend.signals import SignalContext
@@ -28,7 +29,6 @@ from backend.signals.units import in_tokens, length, rate
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from backend.runner import Runner
 
 REACH = 16
 SLACK = 6
@@ -68,7 +68,6 @@ class Landing:
     drew EOS there by itself.
     """
 
-    runner: Runner
     tokenizer: PreTrainedTokenizerBase
     ends: Sequence[int]
     tries: int
@@ -85,12 +84,12 @@ class Landing:
 
     def token(
         self, logits: Tensor, cache: FramedCache, signal: SignalContext | None, written: list[int], goal: int
-    ) -> int | None:
+    ) -> Generator[Read, Tensor, int | None]:
         """The token to write next, None while the end is far or cannot be found. goal: in `unit`."""
         if goal != self._goal:
             self._goal, self._plan, self._tried, self.planned = goal, [], None, False
         if not self._plan and self._due(goal, written):
-            best = self._best(logits, cache, signal, written, goal)
+            best = yield from self._best(logits, cache, signal, written, goal)
             self._plan = [*best.tokens, self.ends[0]] if best else []
             self._tried, self.planned, self.own = len(written), best is not None, best is not None and best.own
         return self._plan.pop(0) if self._plan else None
@@ -105,19 +104,21 @@ class Landing:
         """Whether nothing but the end mark is left to write."""
         return self.planned and len(self._plan) == 1
 
-    def _best(self, logits, cache, signal, written: list[int], goal: int) -> Ending | None:
+    def _best(
+        self, logits, cache, signal, written: list[int], goal: int
+    ) -> Generator[Read, Tensor, Ending | None]:
         random = torch.Generator().manual_seed(self.seed)
-        tries = [
-            self._endings(logits, cache, signal, written, goal, random, temperature)
-            for temperature in islice(chain((0.0,), cycle(TEMPERATURES)), self.tries)
-        ]
-        return min(chain.from_iterable(tries), key=lambda ending: ending.rank, default=None)
+        found: list[Ending] = []
+        for temperature in islice(chain((0.0,), cycle(TEMPERATURES)), self.tries):
+            found += yield from self._endings(logits, cache, signal, written, goal, random, temperature)
+        return min(found, key=lambda ending: ending.rank, default=None)
 
     def _endings(
         self, logits, cache, signal, written, goal: int, random: torch.Generator, temperature: float
-    ) -> Iterator[Ending]:
+    ) -> Generator[Read, Tensor, list[Ending]]:
         """Every sentence's end on one continuation, and what a full stop after any of its tokens would make one."""
         cache, signal, tokens, nats = copy.deepcopy(cache), copy.copy(signal), list(written), 0.0
+        found: list[Ending] = []
         ends = torch.tensor(self.ends)
         most = min(max(self._in_tokens(goal, written), len(written)) + SLACK, self.cap)
         while True:
@@ -127,14 +128,14 @@ class Landing:
             text = self.tokenizer.decode(tokens, skip_special_tokens=True)
             token = _chosen(likely, random, temperature)
             if final(text):
-                yield self._ending(tokens, text, nats, len(written), goal, token in self.ends)
+                found.append(self._ending(tokens, text, nats, len(written), goal, token in self.ends))
             elif len(tokens) < self.cap:
                 for stop, mark in self._stops(text).items():
                     if float(likely[stop]) >= math.log(STOP) and final(text + mark):
                         spent = nats - float(likely[stop])
-                        yield self._ending([*tokens, stop], text + mark, spent, len(written), goal, False)
+                        found.append(self._ending([*tokens, stop], text + mark, spent, len(written), goal, False))
             if len(tokens) >= most or self.stopped():
-                return
+                return found
             # EOS amid a sentence, which the count asks for near the goal, would leave nothing to choose from.
             if token in self.ends:
                 token = _chosen(likely.index_fill(0, ends, -torch.inf), random, temperature)
@@ -142,7 +143,7 @@ class Landing:
             tokens.append(token)
             if signal is not None:
                 signal.retarget(self._in_tokens(goal, tokens))
-            logits = self.runner.read(torch.tensor([token]), cache, None, signal)
+            logits = yield Read(torch.tensor([token]), cache, None, signal)
 
     def _ending(self, tokens: list[int], text: str, nats: float, before: int, goal: int, own: bool) -> Ending:
         done = length(self.unit, text, len(tokens))

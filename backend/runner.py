@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -13,6 +14,7 @@ from backend.attention import Frame, framed
 from backend.cache import FramedCache, Shape
 from backend.families import attach
 from backend.fused import Fused, fits
+from backend.inference.scheduler import Read, Scheduler
 from backend.models import Loaded
 from backend.positions import Policy, Rope
 from backend.probes import Probe
@@ -36,6 +38,7 @@ class Runner:
             raise ValueError(f"transformers' own modules hold no {precision} weights on the CPU: choose bf16 or fp32")
         self.fused = Fused(self.model, precision) if fused else None
         self.exact = exact
+        self.scheduler = Scheduler(self)
 
     def cache(self, policy: Policy, room: int = 256) -> FramedCache:
         """An empty cache for one sequence, with room for that many tokens before it grows."""
@@ -63,14 +66,54 @@ class Runner:
         signal: adds its length signal and moves on by n. whole_prompt: one frame for all n (004's own prefill).
         every_row: logits [n, vocabulary] of all rows instead.
         """
-        embeds = self._embedded(tokens)
-        if signal is not None:
-            embeds = add_signal(embeds[None], signal)[0]
-            signal.offset += len(tokens)
+        embeds = self._signalled(tokens, signal)
         cache.begin(len(tokens), whole_prompt)
         logits = self._forward(embeds, cache, probe, every_row)
         cache.end()
         return logits.float() if every_row else logits[-1].float()
+
+    @torch.inference_mode()
+    def read_tokens(self, reads: Sequence[Read]) -> list[Tensor | Exception]:
+        """Read a token of each of several sequences: next-token logits [vocabulary] in float32, or what went wrong.
+
+        Each is the same to the last bit whichever are read beside it.
+        """
+        answers = [self._begun(read) for read in reads]
+        opened = {index: answer for index, answer in enumerate(answers) if isinstance(answer, Tensor)}
+        if self.fused is None or not opened:
+            return answers
+        asked = [reads[index] for index in opened]
+        logits: list[Tensor | Exception]
+        try:
+            embeds = torch.stack(list(opened.values()))
+            hidden = self.fused.decoded(embeds, [read.cache for read in asked], [read.probe for read in asked])
+            logits = list(self.fused.decoded_logits(hidden))
+            for read in asked:
+                read.cache.end()
+        except Exception as error:
+            logits = [error] * len(asked)
+        for index, found in zip(opened, logits, strict=True):
+            answers[index] = found
+        return answers
+
+    def _begun(self, read: Read) -> Tensor | Exception:
+        """The embedding [d] of a token for which the cache has opened a chunk; without a fused path its logits."""
+        try:
+            if self.fused is None:
+                return self.read(read.ids, read.cache, read.probe, read.signal)
+            embeds = self._signalled(read.ids, read.signal)
+            read.cache.begin(1)
+            return embeds[0]
+        except Exception as error:
+            return error
+
+    def _signalled(self, ids: Tensor, signal: SignalContext | None) -> Tensor:
+        """Embeddings [n, d] with the length signal, which moves on by n."""
+        embeds = self._embedded(ids)
+        if signal is not None:
+            embeds = add_signal(embeds[None], signal)[0]
+            signal.offset += len(ids)
+        return embeds
 
     def _embedded(self, tokens: Tensor) -> Tensor:
         return F.embedding(tokens.to(self.model.device), self.model.get_input_embeddings().weight)

@@ -17,7 +17,7 @@ from backend.fused import Int4, Int8, Plain
 from backend.kernels import attention, decoder, rows
 from backend.kernels.compiled import compiled
 from backend.kernels.number import exp, stored, wide
-from backend.kernels.place import past, place
+from backend.kernels.place import place
 from backend.kernels.place import stored as memory
 from backend.kernels.team import barrier, in_team, member_number, team_size
 from backend.positions import Policy, Rope
@@ -88,19 +88,23 @@ def test_bfloat16_is_rounded_as_torch_rounds_it(values: list[float]):
 )
 @settings(deadline=None, max_examples=60)
 def test_products_are_those_of_float64(inputs: int, outputs: int, dtype: torch.dtype, biased: bool, data):
-    """One row by the kernels is, up to rounding, the product of the weights that many rows meet."""
+    """Vectors by the kernels are, up to rounding, the products of the weights that many rows meet, and to the last bit
+    what each is alone."""
     random = torch.Generator().manual_seed(data.draw(st.integers(0, 99)))
     weight = torch.randn(2, outputs, inputs, generator=random).to(dtype)
     bias = torch.randn(2, outputs, generator=random).to(dtype) if biased else None
-    x = torch.randn(inputs, generator=random)
+    x = torch.randn(data.draw(st.integers(1, 9)), inputs, generator=random)
     for kind in (Plain, Int8, Int4):
         projection = kind(weight.clone(), bias)
         held = projection(1, torch.eye(inputs, dtype=dtype)).double()
         added = projection(1, torch.zeros(1, inputs, dtype=dtype)).double()
-        wanted = ((held - added).T @ x.double() + added[0]).numpy()
-        found = np.empty(outputs, np.float32)
+        wanted = (x.double() @ (held - added) + added[0]).numpy()
+        found, alone = (np.empty(wanted.shape, np.float32) for _ in range(2))
         only = type(projection.kernel)(*(part[1:] for part in projection.kernel))
         decoder.logits(data.draw(st.integers(1, 3)), only, x.numpy(), found)
+        for row in range(len(x)):
+            decoder.logits(data.draw(st.integers(1, 3)), only, x[row : row + 1].numpy(), alone[row : row + 1])
+        assert np.array_equal(found, alone)
         exact = (kind is Plain and not biased) or dtype == torch.float32
         np.testing.assert_allclose(found, wanted, rtol=0, atol=(1e-5 if exact else 0.02) * (1 + np.abs(wanted).max()))
 
@@ -156,7 +160,7 @@ def test_a_written_key_and_the_moved_ones_stand_where_torch_puts_them(dtype: tor
         theirs.end()
         ours.begin(1)
         where = place(ours)
-        attention.write(0, k.float().numpy(), v.float().numpy(), past(ours), where)
+        attention.write(0, k.float().numpy(), v.float().numpy(), attention.Past(*map(memory, ours.buffers)), where)
         moved += len(where.moved)
         ours.end()
         for a, b in zip(ours.buffers, theirs.buffers, strict=True):

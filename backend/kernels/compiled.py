@@ -22,6 +22,11 @@ def compiled(function: Callable[..., Any]) -> Any:
     return njit(**OPTIONS)(function)
 
 
+def inlined(function: Callable[..., Any]) -> Any:
+    """A short one that is put where it is called: for the innermost loops."""
+    return njit(**OPTIONS, forceinline=True)(function)
+
+
 def entry(function: Callable[..., Any]) -> Any:
     """A compiled function that Python calls; its machine code is kept where there is a place for it."""
     made = compiled(function)

@@ -69,12 +69,16 @@ def address(context, builder, kind, arguments, vector):
 
 @intrinsic
 def load(typing, array, row, first):
-    """Elements first … first + 15 of a row of a stored array [rows, n], widened."""
+    """Elements first … first + 15 of a row of a stored array [rows, n], widened: float32, bfloat16 or int8."""
 
     def generate(context, builder, signature, arguments):
         kind = signature.args[0]
         if kind.dtype == types.float32:
             return builder.load(address(context, builder, kind, arguments, _VECTOR), align=4)
+        if kind.dtype == types.int8:
+            narrow = ir.VectorType(ir.IntType(8), LANES)
+            value = builder.load(address(context, builder, kind, arguments, narrow), align=1)
+            return builder.sitofp(builder.sext(value, ir.VectorType(ir.IntType(32), LANES)), _VECTOR)
         halves = ir.VectorType(ir.IntType(16), LANES)
         words = ir.VectorType(ir.IntType(32), LANES)
         value = builder.load(address(context, builder, kind, arguments, halves), align=2)
@@ -182,13 +186,14 @@ def plus(typing, a, b):
 
 @intrinsic
 def fma(typing, a, b, c):
-    """a · b + c, by lane."""
+    """a · b + c, by lane, or of three float32."""
+    kind = types.float32 if isinstance(a, types.Float) else _KIND
 
     def generate(context, builder, signature, arguments):
         product = builder.fmul(*arguments[:2], flags=("contract",))
         return builder.fadd(product, arguments[2], flags=("contract",))
 
-    return _KIND(_KIND, _KIND, _KIND), generate
+    return kind(kind, kind, kind), generate
 
 
 @intrinsic

@@ -1,14 +1,47 @@
-"""A cache's plan for one token, and its buffers, as the kernels take them."""
+"""The plans of some caches for a token each, and their buffers, as the kernels take them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 import torch
+from numba import carray, types
+from numba.core import cgutils
+from numba.extending import intrinsic
 from torch import Tensor
 
 from backend.cache import FramedCache, Phases
 from backend.kernels.attention import Past, Place
+from backend.kernels.compiled import compiled
 from backend.positions import CAPPED, NEAR, SQUEEZED
+
+
+class Pasts(NamedTuple):
+    """The buffers of n caches of one shape, however long each is.
+
+    address [n, 3]: of keys, values and unrotated keys; slots [n, 2]: of the first two and of the last. shape: layers,
+    kv heads, width. like: an empty array of their elements.
+    """
+
+    address: np.ndarray
+    slots: np.ndarray
+    shape: tuple[int, int, int]
+    like: np.ndarray
+
+
+class Places(NamedTuple):
+    """The `Place` of each of n tokens, one after another: those of the i-th from each [i] to [i + 1]."""
+
+    slot: np.ndarray
+    pieces: np.ndarray
+    pieces_from: np.ndarray
+    turned: np.ndarray
+    turned_from: np.ndarray
+    moved: np.ndarray
+    frames: np.ndarray
+    moved_from: np.ndarray
 
 
 def stored(tensor: Tensor) -> np.ndarray:
@@ -17,9 +50,31 @@ def stored(tensor: Tensor) -> np.ndarray:
     return (tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
 
-def past(cache: FramedCache) -> Past:
+def pasts(caches: Sequence[FramedCache]) -> Pasts:
     """The buffers of all layers."""
-    return Past(*map(stored, cache.buffers))
+    buffers = [cache.buffers for cache in caches]
+    shape = caches[0].shape
+    return Pasts(
+        np.array([[each.data_ptr() for each in three] for three in buffers], np.int64),
+        np.array([(keys.shape[2], raw.shape[2]) for keys, _, raw in buffers], np.int64),
+        (shape.layers, shape.heads, shape.width),
+        stored(torch.empty(0, dtype=shape.dtype)),
+    )
+
+
+def places(caches: Sequence[FramedCache]) -> Places:
+    """Where the one row of each cache's chunk stands."""
+    each = [place(cache) for cache in caches]
+    return Places(
+        np.array([one.slot for one in each]),
+        np.concatenate([one.pieces for one in each]),
+        _from([len(one.pieces) for one in each]),
+        np.concatenate([one.turned for one in each]),
+        _from([len(one.turned) for one in each]),
+        np.concatenate([one.moved for one in each]),
+        np.concatenate([one.frames for one in each]),
+        _from([len(one.moved) for one in each]),
+    )
 
 
 def place(cache: FramedCache) -> Place:
@@ -42,6 +97,43 @@ def place(cache: FramedCache) -> Place:
     )
 
 
+def _from(counts: list[int]) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(counts)])
+
+
 def _stacked(phases: Phases) -> Tensor:
     """[n, 2, rotary width] in float32."""
     return torch.stack(phases, 1).float()
+
+
+@intrinsic
+def _pointer(typing, address):
+    def generate(context, builder, signature, arguments):
+        return builder.inttoptr(arguments[0], cgutils.voidptr_t)
+
+    return types.voidptr(address), generate
+
+
+@compiled
+def one_past(pasts, row):
+    """The buffers of one cache."""
+    layers, heads, width = pasts.shape
+    kind, (slots, raw) = pasts.like.dtype, pasts.slots[row]
+    return Past(
+        carray(_pointer(pasts.address[row, 0]), (layers, heads, slots, width), kind),
+        carray(_pointer(pasts.address[row, 1]), (layers, heads, slots, width), kind),
+        carray(_pointer(pasts.address[row, 2]), (layers, heads, raw, width), kind),
+    )
+
+
+@compiled
+def one_place(places, row):
+    """Where one token stands."""
+    moved = slice(places.moved_from[row], places.moved_from[row + 1])
+    return Place(
+        places.slot[row],
+        places.pieces[places.pieces_from[row] : places.pieces_from[row + 1]],
+        places.turned[places.turned_from[row] : places.turned_from[row + 1]],
+        places.moved[moved],
+        places.frames[moved],
+    )

@@ -1,4 +1,4 @@
-"""Products of stored weights and one vector: whole rows for each member of a team.
+"""Products of stored weights and some vectors: whole rows of weights for each member of a team.
 
 The weights of all layers lie in one array. `multiply` knows each way of storing them.
 """
@@ -10,12 +10,14 @@ from typing import NamedTuple
 import numpy as np
 from numba.extending import overload
 
-from backend.kernels.compiled import OPTIONS, compiled, entry
-from backend.kernels.lanes import filled, fma, high_nibbles, load, low_nibbles, total
+from backend.kernels.compiled import OPTIONS, compiled, entry, inlined
+from backend.kernels.lanes import LANES, filled, fma, high_nibbles, load, low_nibbles, total
 from backend.kernels.number import stored, wide
 from backend.kernels.team import in_team, member_number, team_size
 
 GROUP = 32
+# Rows of weights that stay near while they meet all vectors, and sums that are made at a time.
+BLOCK, FOUR = 32, 4
 
 
 class Plain(NamedTuple):
@@ -49,7 +51,12 @@ Weights = Plain | Int8 | Int4
 
 
 def multiply(w, layer, lo, hi, x, out):
-    """Products of rows lo ≤ row < hi of a layer's weights and x [in], plus bias, into the same places of out."""
+    """Products of rows lo ≤ row < hi of a layer's weights and each of x [n, in], plus bias, into the same places of
+    out [n, out].
+
+    Weights are read once for all n. A sum runs in one order however many are made beside it, so it is the same to the
+    last bit.
+    """
     raise NotImplementedError
 
 
@@ -59,48 +66,139 @@ def _multiply(w, layer, lo, hi, x, out):
 
 
 def _plain(w, layer, lo, hi, x, out):
-    for row in range(lo, hi):
-        out[row] = _sum(w.weight[layer, row], x) + w.bias[layer, row]
+    weight, bias = w.weight[layer], w.bias[layer]
+    for start in range(lo, hi, BLOCK):
+        stop = min(start + BLOCK, hi)
+        _sums(weight, start, stop, x, out)
+        for index in range(len(x)):
+            for row in range(start, stop):
+                out[index, row] += bias[row]
 
 
 def _int8(w, layer, lo, hi, x, out):
-    for row in range(lo, hi):
-        out[row] = _sum(w.weight[layer, row], x) * w.scale[layer, row] + w.bias[layer, row]
+    weight, scale, bias = w.weight[layer], w.scale[layer], w.bias[layer]
+    for start in range(lo, hi, BLOCK):
+        stop = min(start + BLOCK, hi)
+        _sums(weight, start, stop, x, out)
+        for index in range(len(x)):
+            for row in range(start, stop):
+                out[index, row] = fma(out[index, row], scale[row], bias[row])
 
 
 def _int4(w, layer, lo, hi, x, out):
-    groups = w.scale.shape[2]
+    weight, scales, offset, bias = w.weight[layer], w.scale[layer], w.offset[layer], w.bias[layer]
+    groups = scales.shape[1]
     inputs, sums = _grouped(x, groups)
-    scale, weight = np.empty(groups, np.float32), w.weight[layer]
-    for row in range(lo, hi):
-        for group in range(groups):
-            scale[group] = wide(w.scale[layer, row, group])
-        found = filled(np.float32(0))
-        for group in range(groups):
-            byte = group * GROUP // 2
-            steps = fma(low_nibbles(weight, row, byte), load(inputs, group, 0), filled(np.float32(0)))
-            steps = fma(high_nibbles(weight, row, byte), load(inputs, group, GROUP // 2), steps)
-            found = fma(filled(scale[group]), steps, found)
-        out[row] = total(found) + _sum(w.offset[layer, row], sums) + w.bias[layer, row]
+    scale = np.empty(groups, np.float32)
+    for start in range(lo, hi, BLOCK):
+        stop = min(start + BLOCK, hi)
+        _sums(offset, start, stop, sums, out)
+        for row in range(start, stop):
+            for group in range(groups):
+                scale[group] = wide(scales[row, group])
+            fours = len(x) - len(x) % FOUR
+            for first in range(0, fours, FOUR):
+                _steps(weight, row, scale, inputs, first, out)
+            for index in range(fours, len(x)):
+                _steps_once(weight, row, scale, inputs, index, out)
+        for index in range(len(x)):
+            for row in range(start, stop):
+                out[index, row] += bias[row]
 
 
 @compiled
-def _sum(weights, x):
-    found = np.float32(0)
-    for i in range(len(x)):
-        found += wide(weights[i]) * x[i]
+def _sums(weight, lo, hi, x, out):
+    """Rows lo ≤ row < hi of weights [rows, in] times each of x [n, in] into out [n, rows], four at a time."""
+    fours = len(x) - len(x) % FOUR
+    for first in range(0, fours, FOUR):
+        for row in range(lo, hi):
+            _across(weight, row, x, first, out)
+    for index in range(fours, len(x)):
+        for row in range(lo, hi):
+            out[index, row] = _single(weight, row, x, index)
+
+
+@inlined
+def _across(weight, row, x, first, out):
+    """One row of weights times four of x."""
+    a = b = c = d = filled(np.float32(0))
+    whole = x.shape[1] - x.shape[1] % LANES
+    for i in range(0, whole, LANES):
+        w = load(weight, row, i)
+        a, b = fma(w, load(x, first, i), a), fma(w, load(x, first + 1, i), b)
+        c, d = fma(w, load(x, first + 2, i), c), fma(w, load(x, first + 3, i), d)
+    out[first, row] = _rest(weight, row, x, first, whole, a)
+    out[first + 1, row] = _rest(weight, row, x, first + 1, whole, b)
+    out[first + 2, row] = _rest(weight, row, x, first + 2, whole, c)
+    out[first + 3, row] = _rest(weight, row, x, first + 3, whole, d)
+
+
+@inlined
+def _single(weight, row, x, index):
+    """One row of weights times one of x."""
+    found = filled(np.float32(0))
+    whole = x.shape[1] - x.shape[1] % LANES
+    for i in range(0, whole, LANES):
+        found = fma(load(weight, row, i), load(x, index, i), found)
+    return _rest(weight, row, x, index, whole, found)
+
+
+@inlined
+def _rest(weight, row, x, index, first, lanes):
+    """The sum of `lanes` and of the products from `first` on."""
+    while first + LANES <= x.shape[1]:
+        lanes = fma(load(weight, row, first), load(x, index, first), lanes)
+        first += LANES
+    found = total(lanes)
+    for i in range(first, x.shape[1]):
+        found = fma(wide(weight[row, i]), x[index, i], found)
     return found
+
+
+@inlined
+def _steps(weight, row, scale, inputs, first, out):
+    """Add the steps of a row of 4-bit weights times four of inputs [n, groups, 32] to out."""
+    a = b = c = d = none = filled(np.float32(0))
+    p, q, r, s, half = inputs[first], inputs[first + 1], inputs[first + 2], inputs[first + 3], GROUP // 2
+    for group in range(len(scale)):
+        low, high = low_nibbles(weight, row, group * half), high_nibbles(weight, row, group * half)
+        by = filled(scale[group])
+        a = fma(by, fma(high, load(p, group, half), fma(low, load(p, group, 0), none)), a)
+        b = fma(by, fma(high, load(q, group, half), fma(low, load(q, group, 0), none)), b)
+        c = fma(by, fma(high, load(r, group, half), fma(low, load(r, group, 0), none)), c)
+        d = fma(by, fma(high, load(s, group, half), fma(low, load(s, group, 0), none)), d)
+    out[first, row] += total(a)
+    out[first + 1, row] += total(b)
+    out[first + 2, row] += total(c)
+    out[first + 3, row] += total(d)
+
+
+@inlined
+def _steps_once(weight, row, scale, inputs, index, out):
+    """The same of one of inputs."""
+    found = none = filled(np.float32(0))
+    each, half = inputs[index], GROUP // 2
+    for group in range(len(scale)):
+        low, high = low_nibbles(weight, row, group * half), high_nibbles(weight, row, group * half)
+        steps = fma(high, load(each, group, half), fma(low, load(each, group, 0), none))
+        found = fma(filled(scale[group]), steps, found)
+    out[index, row] += total(found)
 
 
 @compiled
 def _grouped(x, groups):
-    """x [groups, 32], filled up with zeros, a sixteenth of it where it meets high nibbles; and sums of x [groups]."""
-    inputs, sums = np.zeros((groups, GROUP), np.float32), np.zeros(groups, np.float32)
-    for group in range(groups):
-        first = group * GROUP
-        for i in range(first, min(len(x), first + GROUP)):
-            inputs[group, i - first] = x[i] if i - first < GROUP // 2 else x[i] / np.float32(16)
-            sums[group] += x[i]
+    """x [n, groups, 32], filled up with zeros, a sixteenth of it where it meets high nibbles; sums of x [n, groups]."""
+    inputs, sums = np.zeros((len(x), groups, GROUP), np.float32), np.empty((len(x), groups), np.float32)
+    half = GROUP // 2
+    for index in range(len(x)):
+        each = inputs[index]
+        for group in range(groups):
+            first, last = group * GROUP, min(x.shape[1], (group + 1) * GROUP)
+            for i in range(first, min(first + half, last)):
+                each[group, i - first] = x[index, i]
+            for i in range(first + half, last):
+                each[group, i - first] = x[index, i] / np.float32(16)
+            sums[index, group] = total(fma(load(each, group, half), filled(np.float32(16)), load(each, group, 0)))
     return inputs, sums
 
 

@@ -1,0 +1,1 @@
+"""Forward passes for many runs at once."""

@@ -1,0 +1,167 @@
+"""One loop a loaded model: each run asks for what it wants read, and a step answers all that wait.
+
+A run is a coroutine. It yields a `Read` and is sent its logits; what else it yields goes to those who follow the run.
+A step reads at most one chunk of a prompt, then one token of every run, so that those who write wait for one chunk at
+most. Every run keeps its own cache, policy, signal and probe; its logits do not depend on the others'.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from torch import Tensor
+
+from backend.cache import FramedCache
+from backend.probes import Probe
+from backend.signals import SignalContext
+
+if TYPE_CHECKING:
+    from backend.runner import Runner
+
+# Runs that write at a time; the others wait in turn.
+MOST = 48
+# Seconds within which a loop without work sees that the interpreter ends.
+LOOK = 1.0
+
+
+class Read(NamedTuple):
+    """What a run wants read after what its cache holds: ids [n], one token or a chunk of a prompt.
+
+    signal: adds its length signal. whole: the ids are a whole prompt under one frame.
+    """
+
+    ids: Tensor
+    cache: FramedCache
+    probe: Probe | None = None
+    signal: SignalContext | None = None
+    whole: bool = False
+
+
+Asks = Generator[Any, Tensor, None]
+
+
+@dataclass(eq=False)
+class _Row:
+    """A run under way. asked: somebody waits for its next event. left: nobody will again. chunks: read so far."""
+
+    run: Asks
+    read: Read | None = None
+    events: deque[Any] = field(default_factory=deque)
+    error: BaseException | None = None
+    asked: bool = False
+    left: bool = False
+    ended: bool = False
+    chunks: int = 0
+
+    def advance(self, answer: Tensor | Exception | None = None) -> None:
+        """Let the run go on to its next read or event. answer: of its last read, or what went wrong with it."""
+        self.read = None
+        try:
+            found = self.run.throw(answer) if isinstance(answer, Exception) else self.run.send(answer)  # type: ignore[arg-type]
+        except StopIteration:
+            self.ended = True
+        except BaseException as error:
+            self.ended, self.error = True, error
+        else:
+            if isinstance(found, Read):
+                self.read = found
+            else:
+                self.events.append(found)
+
+
+class Scheduler:
+    """Runs on one runner, from any number of threads. most: of them that write at a time."""
+
+    def __init__(self, runner: Runner, most: int = MOST):
+        self.runner, self.most = runner, most
+        self._changed = threading.Condition()
+        self._rows: list[_Row] = []
+        self._thread: threading.Thread | None = None
+
+    @property
+    def waiting(self) -> int:
+        """Runs that have not begun to write."""
+        return max(0, len(self._rows) - self.most)
+
+    def stream(self, run: Asks) -> Iterator[Any]:
+        """The run's events. It goes on to the next one only when that is asked for; what it raises is raised here.
+
+        Closing the iterator ends the run before its next read.
+        """
+        row = _Row(run)
+        self._join(row)
+        try:
+            while (event := self._next(row)) is not None:
+                yield event
+        finally:
+            with self._changed:
+                row.left = True
+                self._changed.notify_all()
+        if row.error is not None:
+            raise row.error
+
+    def _join(self, row: _Row) -> None:
+        with self._changed:
+            self._rows.append(row)
+            if self._thread is None:
+                # No daemon: an interpreter that ended amid a step would abort.
+                self._thread = threading.Thread(target=self._loop, name="scheduler")
+                self._thread.start()
+
+    def _next(self, row: _Row) -> Any:
+        """The run's next event; None when it has ended."""
+        with self._changed:
+            row.asked = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: row.events or row.ended)
+            row.asked = False
+            return row.events.popleft() if row.events else None
+
+    def _loop(self) -> None:
+        while (rows := self._due()) is not None:
+            self._step(rows)
+
+    def _due(self) -> list[_Row] | None:
+        """The runs whose next event is asked for, when there are any; None when no run is left."""
+        with self._changed:
+            while True:
+                for row in [row for row in self._rows if row.left or row.ended]:
+                    self._rows.remove(row)
+                    row.run.close()
+                if not self._rows or not threading.main_thread().is_alive():
+                    self._thread = None
+                    return None
+                due = [row for row in self._rows[: self.most] if row.asked and not row.events]
+                if due:
+                    return due
+                self._changed.wait(LOOK)
+
+    def _step(self, rows: Sequence[_Row]) -> None:
+        for row in rows:
+            if row.read is None:
+                self._told(row)
+        prompts = [(row, row.read) for row in rows if row.read is not None and len(row.read.ids) > 1]
+        if prompts:
+            # The run that had the fewest chunks: a short prompt does not wait for a long one.
+            row, chunk = min(prompts, key=lambda prompt: prompt[0].chunks)
+            row.chunks += 1
+            self._told(row, self._chunk(chunk))
+        tokens = [(row, row.read) for row in rows if row.read is not None and len(row.read.ids) == 1]
+        for (row, _), logits in zip(tokens, self.runner.read_tokens([read for _, read in tokens]), strict=True):
+            self._told(row, logits)
+
+    def _chunk(self, read: Read) -> Tensor | Exception:
+        try:
+            return self.runner.read(read.ids, read.cache, read.probe, read.signal, read.whole)
+        except Exception as error:
+            return error
+
+    def _told(self, row: _Row, answer: Tensor | Exception | None = None) -> None:
+        row.advance(answer)
+        if row.events or row.ended:
+            with self._changed:
+                self._changed.notify_all()

@@ -1,0 +1,218 @@
+"""Runs that are written together: each is what it is alone, and none can hold up or break another."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from conftest import tiny_model
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reading import IDS, loaded, run
+
+from backend import Finish, Lab, RunSettings
+from backend.engine import Control
+from backend.inference.scheduler import Read, Scheduler
+from backend.positions import Policy
+from backend.runner import Runner
+from backend.settings import Watch
+
+POLICIES = [
+    Policy(),
+    Policy(window=6, sinks=2),
+    Policy(kind="dynamic", ratio=3.0, initial=2, recent=5),
+    Policy(kind="naive", ratio=2.0),
+    Policy(kind="ntk", ratio=4.0),
+    Policy(window=7, sinks=2, limit=4.0),
+    Policy(kind="dynamic", ratio=3.0, initial=2, recent=5, window=12, sinks=3, limit=6.0),
+]
+PROMPTS = ("Why is the sky blue?", "Tell me a story about a fox.")
+ASKED = [
+    {},
+    {"window": 24, "sinks": 4},
+    {"pic": "dynamic", "ratio": 4, "initial": 4, "recent": 16},
+    {"pic": "naive", "ratio": 2},
+    {"pic": "ntk", "ratio": 4},
+    {"temperature": 0.9, "seed": 3, "top_k": 40},
+    {"method": "prompted", "target": 12, "landing": 2},
+    {"repetition_penalty": 1.3, "watch": Watch(enabled=False)},
+]
+
+
+def writing(runner: Runner, policy: Policy, prompt: torch.Tensor, count: int) -> Iterator[torch.Tensor | Read]:
+    """A run that writes `count` tokens greedily and yields the logits of each."""
+    cache = runner.cache(policy, 8)
+    logits = yield Read(prompt, cache)
+    for _ in range(count):
+        yield logits
+        logits = yield Read(logits.argmax()[None], cache)
+
+
+def at_once(*works: Callable[[], object]) -> list[object]:
+    found: list[object] = [None] * len(works)
+
+    def work(index: int) -> None:
+        try:
+            found[index] = works[index]()
+        except Exception as error:
+            found[index] = error
+
+    threads = [threading.Thread(target=work, args=(index,)) for index in range(len(works))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+ROW = st.tuples(st.sampled_from(POLICIES), st.integers(1, len(IDS)), st.integers(0, 14))
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
+@settings(deadline=None, max_examples=15)
+@given(rows=st.lists(ROW, min_size=1, max_size=9), most=st.integers(1, 9))
+def test_rows_that_come_and_go_are_to_the_last_bit_what_they_are_alone(family: str, rows, most: int):
+    runner = run(model_of(family))
+
+    def whole(scheduler: Scheduler, policy: Policy, prompt: int, count: int) -> list[torch.Tensor]:
+        return list(scheduler.stream(writing(runner, policy, IDS[:prompt], count)))
+
+    alone = [whole(Scheduler(runner), *row) for row in rows]
+    together = Scheduler(runner, most)
+    found = at_once(*(lambda row=row: whole(together, *row) for row in rows))
+    for (_, _, count), mine, theirs in zip(rows, alone, found, strict=True):
+        assert len(mine) == len(theirs) == count
+        assert all(torch.equal(a, b) for a, b in zip(mine, theirs, strict=True))
+
+
+_models: dict[str, torch.nn.Module] = {}
+
+
+def model_of(family: str):
+    if family not in _models:
+        _models[family] = tiny_model(family)
+    return _models[family]
+
+
+def events(lab: Lab, asked: RunSettings, control: Control | None = None) -> list[object]:
+    """What a person would see of a run, seconds left out."""
+    found: list[object] = []
+    for event in lab.stream(asked, control):
+        if isinstance(event, Finish):
+            found.append((event.reason, event.text, event.error, event.landed))
+        else:
+            found.append((event.token, event.p, event.p_eos, event.spread, event.goal))
+            found += [] if event.entropy is None else [event.entropy.tolist()]
+    return found
+
+
+def test_runs_of_every_kind_are_what_they_are_alone(lab: Lab):
+    asked = [
+        RunSettings(prompt=prompt, max_new_tokens=14, precision="int8", **kind) for prompt in PROMPTS for kind in ASKED
+    ]
+    alone = [events(lab, each) for each in asked]
+    assert at_once(*(lambda each=each: events(lab, each) for each in asked)) == alone
+
+
+def test_a_run_that_is_stopped_or_given_another_target_changes_no_other(lab: Lab):
+    plain = RunSettings(prompt=PROMPTS[0], max_new_tokens=12)
+    steered = RunSettings(prompt=PROMPTS[1], max_new_tokens=40, method="ldpe", target=30)
+
+    def stopped() -> list[object]:
+        control, found = Control(), []
+        for event in lab.stream(plain, control):
+            found.append(event)
+            if len(found) == 5:
+                control.stop()
+        return [found[-1].reason, found[-1].tokens]
+
+    def retargeted() -> list[object]:
+        control, wanted = Control(), []
+        for event in lab.stream(steered, control):
+            if not isinstance(event, Finish):
+                wanted.append(event.wanted)
+                if event.index == 6:
+                    control.retarget(9)
+        return wanted
+
+    alone = events(lab, plain)
+    found = at_once(stopped, retargeted, lambda: events(lab, plain), lambda: events(lab, plain))
+    assert found[0] == ["stopped", 5] and found[1][:7] == [30] * 6 + [9] and set(found[1][6:]) == {9}
+    assert found[2] == found[3] == alone
+
+
+def test_a_row_that_fails_leaves_alone(tiny):
+    runner = run(tiny("llama"))
+    scheduler = Scheduler(runner)
+
+    def broken() -> Iterator[object]:
+        cache = runner.cache(Policy(), 8)
+        logits = yield Read(IDS[:3], cache)
+        yield logits
+        yield Read(torch.tensor([10**6]), cache)
+
+    def whole() -> list[torch.Tensor]:
+        return list(scheduler.stream(writing(runner, Policy(), IDS, 12)))
+
+    alone = whole()
+    found = at_once(lambda: list(scheduler.stream(broken())), whole, whole)
+    assert isinstance(found[0], (IndexError, RuntimeError))
+    for rows in found[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(alone, rows, strict=True)) and len(rows) == 12
+
+
+def test_a_run_goes_no_further_than_its_reader(tiny):
+    """Nothing is computed for who does not ask, and a run that was left is closed."""
+    runner = run(tiny("llama"))
+    scheduler, reached, closed = Scheduler(runner), [], threading.Event()
+
+    def counting() -> Iterator[object]:
+        try:
+            for logits in (inner := writing(runner, Policy(), IDS, 50)):
+                while isinstance(logits, Read):
+                    logits = inner.send((yield logits))
+                reached.append(1)
+                yield logits
+        finally:
+            closed.set()
+
+    stream = scheduler.stream(counting())
+    next(stream), next(stream)
+    list(scheduler.stream(writing(runner, Policy(), IDS, 12)))
+    assert len(reached) == 2
+    stream.close()
+    assert closed.wait(60) and len(reached) == 2
+
+
+def test_a_short_prompt_does_not_wait_for_a_long_one(tiny):
+    runner = run(tiny("llama"))
+    scheduler, order = Scheduler(runner), []
+
+    def reading(name: str, chunks: int) -> Iterator[object]:
+        cache = runner.cache(Policy(), 8)
+        yield name
+        for _ in range(chunks):
+            yield Read(IDS, cache)
+            order.append(name)
+
+    streams = [scheduler.stream(reading(*each)) for each in (("long", 12), ("short", 1))]
+    for stream in streams:
+        next(stream)
+    at_once(*(lambda stream=stream: list(stream) for stream in streams))
+    assert order.index("short") <= 11
+
+
+def test_a_model_that_is_let_go_of_is_freed(tiny):
+    runner = Runner(loaded(tiny("llama")))
+    list(runner.scheduler.stream(writing(runner, Policy(), IDS, 3)))
+    seen = weakref.ref(runner)
+    for thread in threading.enumerate():
+        if thread.name == "scheduler":
+            thread.join(60)
+    del runner
+    gc.collect()
+    assert seen() is None

@@ -323,11 +323,20 @@ window.LengthLab = (() => {
         return line;
       }));
       tip.hidden = false;
+      tip.style.left = "0";
       const box = span.getBoundingClientRect(), frame = root.getBoundingClientRect();
-      const left = Math.min(Math.max(0, box.left - frame.left), Math.max(0, frame.width - tip.offsetWidth));
+      const left = Math.min(Math.max(0, box.left - frame.left), Math.max(0, root.clientWidth - tip.offsetWidth - 1));
       const above = box.top - frame.top - tip.offsetHeight - 6;
       tip.style.left = `${left}px`;
       tip.style.top = `${above > 0 ? above : box.bottom - frame.top + 6}px`;
+    }
+    // Whether the paragraph in which a token begins runs from right to left, as the browser tells by its letters.
+    function leftward(span) {
+      const before = document.createRange();
+      before.setStart(text, 0);
+      before.setEndBefore(span);
+      const paragraph = before.toString().split("\n").at(-1) + text.textContent.slice(before.toString().length).split("\n")[0];
+      return Object.assign(document.createElement("bdi"), { textContent: paragraph }).matches(":dir(rtl)");
     }
     function hide() { tip.hidden = true; current?.classList.remove("on"); }
 
@@ -336,8 +345,9 @@ window.LengthLab = (() => {
     text.addEventListener("blur", hide);
     text.addEventListener("focus", () => { const span = current ?? text.firstElementChild; if (span) show(span); });
     text.addEventListener("keydown", (event) => {
+      const [onward, back] = current && leftward(current) ? ["ArrowLeft", "ArrowRight"] : ["ArrowRight", "ArrowLeft"];
       const next = {
-        ArrowRight: () => current?.nextElementSibling, ArrowLeft: () => current?.previousElementSibling,
+        [onward]: () => current?.nextElementSibling, [back]: () => current?.previousElementSibling,
         Home: () => text.firstElementChild, End: () => text.lastElementChild,
       }[event.key]?.();
       if (!next) return;

@@ -360,16 +360,40 @@ window.LengthLab = (() => {
       if (event.target.value) for (const span of text.children) tint(span);
     });
     root.querySelector("[data-act=copy]").addEventListener("click", (event) => {
-      navigator.clipboard?.writeText(text.textContent);
-      flash(event.target, "Copied");
+      copy(event.target, text.textContent, () => { getSelection().selectAllChildren(text); return "Press Ctrl+C"; });
     });
     receives(root.dataset.name, receive);
   }
 
+  // Copies what a hidden box holds: browsers have no clipboard of their own where the page came over plain HTTP from
+  // another machine.
+  async function copyBySelection(text) {
+    const box = Object.assign(document.createElement("textarea"), { value: text });
+    box.style.cssText = "position: fixed; top: 0; opacity: 0";
+    const before = document.activeElement;
+    document.body.append(box);
+    box.select();
+    const done = document.execCommand("copy");
+    box.remove();
+    before?.focus({ preventScroll: true });
+    if (!done) throw new Error("the browser does not let this page copy");
+  }
+  // Gradio's own buttons ask for a clipboard too.
+  if (!navigator.clipboard) Object.defineProperty(navigator, "clipboard", { value: { writeText: copyBySelection } });
+
+  // Copies for a button, which then says so, or else what `otherwise` makes possible.
+  async function copy(button, text, otherwise) {
+    const done = await navigator.clipboard.writeText(text).catch(() => copyBySelection(text)).then(() => true, () => false);
+    flash(button, done ? "Copied" : otherwise());
+  }
+
+  const flashing = new Map();
   function flash(button, words) {
-    const before = button.textContent;
+    const { name, timer } = flashing.get(button) ?? { name: button.textContent };
+    clearTimeout(timer);
     button.textContent = words;
-    setTimeout(() => { button.textContent = before; }, 1200);
+    const back = () => { button.textContent = name; flashing.delete(button); };
+    flashing.set(button, { name, timer: setTimeout(back, 2000) });
   }
 
   // Named figures in a strip: the value is {field: text, …, state, message}.
@@ -500,13 +524,14 @@ window.LengthLab = (() => {
     if (name && !new URL(location.href).searchParams.has("__theme")) setTheme(name);
   }
 
+  // The link goes to the address bar and to the clipboard.
   function share(query) {
     const url = new URL(location.href);
     const theme = url.searchParams.get("__theme");
     url.search = query;
     if (theme) url.searchParams.set("__theme", theme);
     history.replaceState(null, "", url);
-    navigator.clipboard?.writeText(url.href).catch(() => {});
+    copy(document.querySelector("#share"), url.href, () => "It is in the address bar");
     return url.href;
   }
 

@@ -2,32 +2,43 @@
 
 from __future__ import annotations
 
+import base64
+import zlib
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
 from pydantic import ValidationError
 
-from backend.settings import RunSettings, Watch, cap_for
+from backend.settings import MAX_PROMPT_CHARS, RunSettings, Watch, cap_for
 
 PLACEHOLDER = "…"
-WATCHED = ("layer", "head", "every")
-MAX_LINK = 6000
+WATCHED = ("enabled", "layer", "head", "every")
+PACKED = "packed"
+# Signs of a readable link: proxies take lines of 8 KiB. A longer prompt is packed; so many characters of any script
+# then take at most 24,000 signs, and the server takes 64,000.
+MAX_READABLE = 6000
+MAX_CHARACTERS = 6000
 
 
 def to_query(settings: RunSettings) -> str:
     """The settings that differ from the defaults as a query string; ValueError where the prompt is too long for it."""
+    if len(settings.prompt) > MAX_CHARACTERS:
+        raise ValueError(
+            f"the prompt is too long for a link ({len(settings.prompt):,} characters, at most {MAX_CHARACTERS:,} fit): "
+            "save the run as JSON instead and share the file"
+        )
     plain = RunSettings(prompt=PLACEHOLDER).model_dump()
     chosen = settings.model_dump()
     watch, plain_watch = chosen.pop("watch"), plain.pop("watch")
     # A cap that only follows the target is left to follow it.
     plain["max_new_tokens"] = cap_for(settings.method, settings.target, settings.limit, settings.unit)
-    fields = {name: value for name, value in chosen.items() if value != plain[name]}
+    fields = {name: value for name, value in chosen.items() if name == "prompt" or value != plain[name]}
     fields |= {name: watch[name] for name in WATCHED if watch[name] != plain_watch[name]}
     query = urlencode({name: _written(value) for name, value in fields.items()})
-    if len(query) > MAX_LINK:
-        raise ValueError("the prompt is too long for a link: save the run as JSON instead and share the file")
-    return query
+    if len(query) <= MAX_READABLE:
+        return query
+    return urlencode({name: _written(value) for name, value in fields.items() if name != "prompt"} | _packed(settings))
 
 
 def from_query(query: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
@@ -35,9 +46,14 @@ def from_query(query: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
 
     Parameters that are no setting (Gradio's own begin with "__") are ignored.
     """
-    known = [name for name in (*RunSettings.model_fields, *WATCHED) if name != "watch" and name in query]
     values: dict[str, Any] = {}
     problems = []
+    if PACKED in query:
+        try:
+            query = {**query, "prompt": _unpacked(query[PACKED])}
+        except ValueError as error:
+            problems.append(f"The link's prompt was left out: {error}")
+    known = [name for name in (*RunSettings.model_fields, *WATCHED) if name != "watch" and name in query]
     for name in known:
         try:
             values[name] = _checked(name, query[name], values)
@@ -79,4 +95,25 @@ def _checked(name: str, text: str, values: Mapping[str, Any]) -> Any:
 
 
 def _written(value: Any) -> str:
-    return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return repr(value).removesuffix(".0")
+    return "none" if value is None else str(value)
+
+
+def _packed(settings: RunSettings) -> dict[str, str]:
+    """The prompt as a parameter that is no longer to be read."""
+    packed = zlib.compress(settings.prompt.encode(), 9)
+    return {PACKED: base64.urlsafe_b64encode(packed).rstrip(b"=").decode()}
+
+
+def _unpacked(text: str) -> str:
+    """The inverse of `_packed`. Raises ValueError with a sentence."""
+    try:
+        unpacking = zlib.decompressobj()
+        packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        prompt = unpacking.decompress(packed, 4 * MAX_PROMPT_CHARS).decode()
+        if unpacking.eof:
+            return prompt
+    except (ValueError, zlib.error):
+        pass
+    raise ValueError("the link is cut or changed, so copy it again and whole")

@@ -323,11 +323,20 @@ window.LengthLab = (() => {
         return line;
       }));
       tip.hidden = false;
+      tip.style.left = "0";
       const box = span.getBoundingClientRect(), frame = root.getBoundingClientRect();
-      const left = Math.min(Math.max(0, box.left - frame.left), Math.max(0, frame.width - tip.offsetWidth));
+      const left = Math.min(Math.max(0, box.left - frame.left), Math.max(0, root.clientWidth - tip.offsetWidth - 1));
       const above = box.top - frame.top - tip.offsetHeight - 6;
       tip.style.left = `${left}px`;
       tip.style.top = `${above > 0 ? above : box.bottom - frame.top + 6}px`;
+    }
+    // Whether the paragraph in which a token begins runs from right to left, as the browser tells by its letters.
+    function leftward(span) {
+      const before = document.createRange();
+      before.setStart(text, 0);
+      before.setEndBefore(span);
+      const paragraph = before.toString().split("\n").at(-1) + text.textContent.slice(before.toString().length).split("\n")[0];
+      return Object.assign(document.createElement("bdi"), { textContent: paragraph }).matches(":dir(rtl)");
     }
     function hide() { tip.hidden = true; current?.classList.remove("on"); }
 
@@ -336,8 +345,9 @@ window.LengthLab = (() => {
     text.addEventListener("blur", hide);
     text.addEventListener("focus", () => { const span = current ?? text.firstElementChild; if (span) show(span); });
     text.addEventListener("keydown", (event) => {
+      const [onward, back] = current && leftward(current) ? ["ArrowLeft", "ArrowRight"] : ["ArrowRight", "ArrowLeft"];
       const next = {
-        ArrowRight: () => current?.nextElementSibling, ArrowLeft: () => current?.previousElementSibling,
+        [onward]: () => current?.nextElementSibling, [back]: () => current?.previousElementSibling,
         Home: () => text.firstElementChild, End: () => text.lastElementChild,
       }[event.key]?.();
       if (!next) return;
@@ -350,16 +360,40 @@ window.LengthLab = (() => {
       if (event.target.value) for (const span of text.children) tint(span);
     });
     root.querySelector("[data-act=copy]").addEventListener("click", (event) => {
-      navigator.clipboard?.writeText(text.textContent);
-      flash(event.target, "Copied");
+      copy(event.target, text.textContent, () => { getSelection().selectAllChildren(text); return "Press Ctrl+C"; });
     });
     receives(root.dataset.name, receive);
   }
 
+  // Copies what a hidden box holds: browsers have no clipboard of their own where the page came over plain HTTP from
+  // another machine.
+  async function copyBySelection(text) {
+    const box = Object.assign(document.createElement("textarea"), { value: text });
+    box.style.cssText = "position: fixed; top: 0; opacity: 0";
+    const before = document.activeElement;
+    document.body.append(box);
+    box.select();
+    const done = document.execCommand("copy");
+    box.remove();
+    before?.focus({ preventScroll: true });
+    if (!done) throw new Error("the browser does not let this page copy");
+  }
+  // Gradio's own buttons ask for a clipboard too.
+  if (!navigator.clipboard) Object.defineProperty(navigator, "clipboard", { value: { writeText: copyBySelection } });
+
+  // Copies for a button, which then says so, or else what `otherwise` makes possible.
+  async function copy(button, text, otherwise) {
+    const done = await navigator.clipboard.writeText(text).catch(() => copyBySelection(text)).then(() => true, () => false);
+    flash(button, done ? "Copied" : otherwise());
+  }
+
+  const flashing = new Map();
   function flash(button, words) {
-    const before = button.textContent;
+    const { name, timer } = flashing.get(button) ?? { name: button.textContent };
+    clearTimeout(timer);
     button.textContent = words;
-    setTimeout(() => { button.textContent = before; }, 1200);
+    const back = () => { button.textContent = name; flashing.delete(button); };
+    flashing.set(button, { name, timer: setTimeout(back, 2000) });
   }
 
   // Named figures in a strip: the value is {field: text, …, state, message}.
@@ -490,13 +524,14 @@ window.LengthLab = (() => {
     if (name && !new URL(location.href).searchParams.has("__theme")) setTheme(name);
   }
 
+  // The link goes to the address bar and to the clipboard.
   function share(query) {
     const url = new URL(location.href);
     const theme = url.searchParams.get("__theme");
     url.search = query;
     if (theme) url.searchParams.set("__theme", theme);
     history.replaceState(null, "", url);
-    navigator.clipboard?.writeText(url.href).catch(() => {});
+    copy(document.querySelector("#share"), url.href, () => "It is in the address bar");
     return url.href;
   }
 

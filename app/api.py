@@ -71,7 +71,7 @@ def endpoint(lab: Any, runs: Runs) -> Callable[..., Iterator[dict[str, Any]]]:
         try:
             settings = RunSettings(**given, watch=Watch(enabled=probes, layer=layer, head=head, every=every))
             told: list[dict[str, Any]] = []
-            with runs.started(request.session_hash, Control(), "api") as run:
+            with runs.started(request.session_hash, Control(), "api", beside=True) as run:
                 for view in follow(lab, settings, run):
                     new = [_fields(step, probes) for step in view.trace.steps[len(told) :]]
                     told += new

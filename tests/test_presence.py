@@ -1,0 +1,215 @@
+"""Nothing is computed for who is gone, nothing kept of who left, and who reads slowly gets the newest."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pytest
+from held import Held
+from visiting import API, Served, Visitor, eventually, serving
+
+from app import presets
+from app.sessions import Session
+from app.shares import Shares
+from backend.trace import Trace
+
+SHARES = Shares(kept_seconds=1)
+MANY = {"prompt": "Write a very long story.", "max_new_tokens": 200, "repetition_penalty": 1.3}
+
+
+@pytest.fixture
+def served(held_lab: Held):
+    with serving(held_lab, SHARES) as served:
+        yield served
+
+
+def by_event(visitor: Visitor) -> AbstractContextManager[Any]:
+    return visitor.reading(visitor.calls(**MANY).json()["event_id"])
+
+
+def by_session(visitor: Visitor) -> AbstractContextManager[Any]:
+    assert visitor.asks(**MANY).status_code == 200
+    return visitor.reading()
+
+
+def by_page(name: str) -> Callable[[Visitor], AbstractContextManager[Any]]:
+    """The page's own event of that name, as it is set when the page opens, in a browser whose heartbeat is lost."""
+
+    def ask(visitor: Visitor) -> AbstractContextManager[Any]:
+        function = next(each for each in visitor.served.page.fns.values() if each.name == name)
+        values = [getattr(block, "value", None) for block in function.inputs]
+        assert visitor.presses(name, values).status_code == 200
+        return visitor.reading()
+
+    return ask
+
+
+ASKED = {"event": by_event, "session": by_session} | {name: by_page(name) for name in ("write", "compare")}
+
+
+@pytest.mark.parametrize("written", [0, 3])
+@pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED)
+def test_a_run_ends_within_a_step_when_its_reader_is_gone(served: Served, ask, written):
+    """written: tokens before that; with 0 the prompt is being read."""
+    served.lab.upto(written)
+    with ask(Visitor(served)):
+        eventually(lambda: len(served.runs), "the run")
+        [run] = served.runs._runs
+        eventually(lambda: not written or (run.view and len(run.view.series) == written), "its tokens")
+    eventually(lambda: run.control.stopped and not len(served.runs), "its end")
+    assert (len(run.view.series) if run.view else 0) <= written
+    served.lab.free()
+    event = Visitor(served).calls(max_new_tokens=2).json()["event_id"]
+    with Visitor(served).reading(event) as told:
+        assert [*told][-1][0]["finish"]["tokens"] == 2
+
+
+def test_a_long_reading_ends_when_its_reader_is_gone(served: Served):
+    with by_page("start")(Visitor(served)):
+        eventually(lambda: len(served.runs), "the reading")
+        [run] = served.runs._runs
+    eventually(lambda: run.control.stopped and not len(served.runs), "its end")
+
+
+@pytest.mark.parametrize("other", [True, False])
+def test_a_run_goes_on_as_long_as_one_of_its_readers_is_there(served: Served, other):
+    """What the page's other connections do is nothing to it."""
+    visitor = Visitor(served)
+    served.lab.upto(1)
+    with visitor.open(), by_session(visitor) as told:
+        eventually(lambda: len(served.runs), "the run")
+        if other:
+            with visitor.reading():
+                pass
+        else:
+            with visitor.open():
+                pass
+        assert visitor.presses("describe", ["embedded", "bf16", 0, 0]).status_code == 200
+        assert next(each for each in told if each["msg"] == "process_completed")["success"]
+        assert not served.runs._runs[0].control.stopped
+        served.lab.free()
+
+
+def test_a_run_that_nobody_reads_computes_nothing_and_is_let_go(held_lab):
+    with serving(held_lab, Shares(kept_seconds=1, unread_seconds=1)) as served:
+        event = Visitor(served).calls(**MANY).json()["event_id"]
+        page = Visitor(served)
+        with page.open():
+            assert page.asks(**MANY).status_code == 200
+            assert Visitor(served).answered("show")
+            assert len(served.runs) == 0
+            eventually(lambda: not served.queue.event_ids_to_events, "the end of what nobody reads")
+        assert Visitor(served).http.get(f"{API}/call/generate/{event}").text.startswith("event: error")
+
+
+def test_a_run_begins_when_it_is_read_and_those_behind_it_need_not_wait(served: Served):
+    first = Visitor(served)
+    event = first.calls(max_new_tokens=3).json()["event_id"]
+    second = Visitor(served)
+    with second.reading(second.calls(max_new_tokens=2).json()["event_id"]) as told:
+        assert [*told][-1][0]["finish"]["tokens"] == 2
+    with first.reading(event) as told:
+        assert [*told][-1][0]["finish"]["tokens"] == 3
+
+
+def test_who_reads_slowly_gets_the_newest_and_loses_nothing(served: Served):
+    visitor = Visitor(served)
+    served.queue.present.readers[visitor.session] += 1
+    assert visitor.asks(max_new_tokens=60, repetition_penalty=1.3, probes=True).status_code == 200
+    messages = served.queue.pending_messages_per_session[visitor.session]
+    seen = []
+
+    def written() -> bool:
+        seen.append(sum(message.msg == "process_generating" for message in [*messages._queue]))
+        run = served.runs.of(visitor.session, "api")
+        return bool(run and run.view and max(seen))
+
+    eventually(written, "its first frames")
+    eventually(lambda: "run" not in {thread.name for thread in threading.enumerate()}, "its last token")
+    assert max(seen) == 1 and sum(message.msg == "process_generating" for message in [*messages._queue]) == 1
+    with visitor.reading() as told:
+        last = next(each for each in told if each["msg"] == "process_completed")
+    [final] = last["output"]["data"]
+    assert [step["index"] for step in final["steps"]] == [*range(1, 61)] and final["finish"]["tokens"] == 60
+    served.queue.present.readers.clear()
+
+
+def shown(visitor: Visitor) -> None:
+    with visitor.open():
+        visitor.http.get("/")
+        assert visitor.answered("show")
+
+
+def loaded(visitor: Visitor) -> None:
+    data = presets.PRESETS[0].file.read_bytes()
+    with visitor.open():
+        [path] = visitor.http.post(f"{API}/upload", files={"files": ("t.json.gz", data)}).json()
+        file = {"path": path, "meta": {"_type": "gradio.FileData"}, "orig_name": "t.json.gz"}
+        assert visitor.answered("loaded", [file])
+
+
+def called(visitor: Visitor) -> None:
+    with visitor.reading(visitor.calls(max_new_tokens=2, probes=True).json()["event_id"]) as told:
+        assert [*told][-1][0]["finish"]["tokens"] == 2
+
+
+def cut(visitor: Visitor) -> None:
+    with by_event(visitor) as told:
+        next(told)
+
+
+def unheard(visitor: Visitor) -> None:
+    assert visitor.presses("show").status_code == 200
+    assert visitor.http.post(f"{API}/run/preview", json={"data": [], "session_hash": visitor.session}).status_code
+
+
+@pytest.mark.parametrize("visit", [shown, loaded, called, cut, unheard])
+def test_nothing_is_kept_of_who_left(served: Served, visit):
+    gc.collect()
+    before = sum(isinstance(each, Trace) for each in gc.get_objects())
+    for _ in range(4):
+        visit(Visitor(served))
+    queue, page = served.queue, served.page
+    eventually(lambda: not served.queue._seen, "the end of all sessions")
+    for kept in (
+        page.state_holder.session_data,
+        page.state_holder.time_last_used,
+        page.pending_streams,
+        page.pending_diff_streams,
+        page.app.iterators,
+        queue.pending_messages_per_session,
+        queue.pending_event_ids_session,
+        queue.event_ids_to_events,
+        queue.event_analytics,
+        queue.present.sessions,
+        served.runs._runs,
+    ):
+        assert len(kept) == 0, kept
+    gc.collect()
+    assert not any(isinstance(each, Session) for each in gc.get_objects())
+    assert sum(isinstance(each, Trace) for each in gc.get_objects()) <= before
+
+
+def test_a_page_that_comes_back_finds_what_it_had(held_lab):
+    with serving(held_lab) as served:
+        visitor = Visitor(served)
+        loaded(visitor)
+        served.queue._tidy()
+        with visitor.open():
+            state = next(value for value in served.page.state_holder[visitor.session].state_data.values() if value)
+            assert isinstance(state, Trace)
+
+
+def test_a_session_that_is_there_is_never_forgotten_for_others(served: Served, monkeypatch):
+    monkeypatch.setattr("app.admission.PLACES", 2)
+    here = Visitor(served)
+    with here.open():
+        assert here.answered("show")
+        for _ in range(5):
+            assert Visitor(served).presses("show").status_code == 200
+        eventually(lambda: len(served.queue._seen) == 1, "the end of the others")
+        assert here.session in served.page.state_holder.session_data

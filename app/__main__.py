@@ -70,7 +70,7 @@ def main() -> None:
     parser.add_argument(
         "--forwarded",
         metavar="PROXY",
-        default="",
+        default=os.environ.get("FORWARDED_ALLOW_IPS", ""),
         help="addresses of proxies, with commas between, whose word on a visitor's address is believed (default none)",
     )
     Shares.add_to(parser)

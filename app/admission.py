@@ -45,6 +45,14 @@ class Asked(NamedTuple):
     address: str
 
 
+class Mailboxes(dict[str, Any]):
+    """Messages by session. Gradio's holds 2,000 sessions, of which those that pass push out those that wait, and fails
+    where two readers of one session leave."""
+
+    def __delitem__(self, session: str) -> None:
+        self.pop(session, None)
+
+
 class Admission(Queue):
     """Gradio's queue, with limits a visitor and an address. Runs begin when they are read, and end when they are not.
 
@@ -65,8 +73,7 @@ class Admission(Queue):
         self.sleep_when_free = self.progress_update_sleep_when_free = PERIOD
         # Nobody asks for statistics of the last ten thousand events, which are made anew after each.
         self.ANALYTICS_MAX_EVENTS = 0
-        # Gradio's holds 2,000 sessions: those that pass would push out those that wait.
-        self.pending_messages_per_session = {}  # type: ignore[assignment]
+        self.pending_messages_per_session = Mailboxes()  # type: ignore[assignment]
         self.shares = shares
         self.present = Present()
         self._ends, self._forgets, self._tidies = ends, forgets, tidies
@@ -119,7 +126,7 @@ class Admission(Queue):
             raise HTTPException(400, "A session_hash is 1 to 64 letters, digits, - or _: send one, or leave it out.")
         who = visitor(request.scope)
         asked = Asked(who.alone(body.session_hash), who.address)
-        if function := self.blocks.fns.get(body.fn_index):
+        if body.fn_index is not None and (function := self.blocks.fns.get(body.fn_index)):
             self._refuse(asked, body.session_hash, function)
         nameless = body.session_hash is None
         told = await super().push(body, request, username)
@@ -161,16 +168,11 @@ class Admission(Queue):
                     return [event], False, line.concurrency_id
         return None
 
-    async def taken(self, event_id: str) -> None:
-        """Waits until the reader of an event took what it was sent, or went away."""
-        event = self.event_ids_to_events.get(event_id)
-        while event and event.alive and self._unread(event):
-            await asyncio.sleep(PERIOD)
-
-    def _unread(self, event: Event) -> bool:
-        messages = self.pending_messages_per_session.get(event.session_hash)
-        waiting = messages._queue if messages else ()  # type: ignore[attr-defined]
-        return any(isinstance(each, ProcessGeneratingMessage) and each.event_id == event._id for each in waiting)
+    def unread(self, session: str | None) -> bool:
+        """Whether what a run told its session lies there still; from any thread."""
+        messages = self.pending_messages_per_session.get(session or "")
+        waiting = tuple(messages._queue) if messages else ()
+        return any(isinstance(each, ProcessGeneratingMessage) for each in waiting)
 
     def session_of(self, event: str) -> str:
         """The session of an event that runs, waits, or has ended unread."""

@@ -69,12 +69,14 @@ class Page(gr.Blocks):
         super().run_startup_events()
 
     async def process_api(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Asks a run for more once its reader has what came before: who is slow gets the newest alone."""
-        if kwargs.get("iterator") and kwargs.get("event_id"):
-            await self._queue.taken(kwargs["event_id"])
+        """Notes whose request it is that is answered."""
         if kwargs.get("session_hash"):
             self._queue.saw(kwargs["session_hash"])
         return await super().process_api(*args, **kwargs)
+
+    def unread(self, session: str | None) -> bool:
+        """Whether a session has not yet read what its run told before."""
+        return self._queue.unread(session)
 
 
 def build(lab: Any, adapters: Adapters, runs: Runs, concurrency: int = 1, shares: Shares | None = None) -> Page:
@@ -99,7 +101,7 @@ def build(lab: Any, adapters: Adapters, runs: Runs, concurrency: int = 1, shares
                 results.build(opened)
             with gr.Tab("Learn", id="learn"):
                 learn.build()
-        generated = endpoint(lab, runs)
+        generated = endpoint(lab, runs, demo.unread)
         gr.api(generated, api_name="generate", api_description=described(generated), concurrency_id="model")
         demo.load(_restoring(parts), None, [*parts.form.inputs, parts.figures], **QUIET)
         demo.unload(_closing(runs))

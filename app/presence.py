@@ -59,8 +59,15 @@ class Presence:
         if beats:
             with _counted(present.pages, beats["session"]), _counted(present.owners, visitor(scope).owner):
                 return await self.app(scope, receive, send)
-        event, whole = read["event"], False  # type: ignore[index]
+        event, whole, gone = read["event"], False, False  # type: ignore[index]
         session = self.watched.session_of(event) if event else _queried(scope)
+
+        async def heard() -> Message:
+            nonlocal gone
+            message = await receive()
+            # After the end every connection is told to be gone.
+            gone = gone or (message["type"] == "http.disconnect" and not whole)
+            return message
 
         async def seen(message: Message) -> None:
             nonlocal whole
@@ -69,11 +76,11 @@ class Presence:
 
         try:
             with _counted(present.readers, session), _counted(present.owners, visitor(scope).owner):
-                await self.app(scope, receive, seen)
+                await self.app(scope, heard, seen)
         finally:
             # Gradio ends a stream by itself where nothing more is to come; another run may have been asked for since.
             if session not in present.readers:
-                self.watched.left(session, whole)
+                self.watched.left(session, whole and not gone)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import fields
+from itertools import product
 
 import pytest
 from visiting import API, Served, Visitor, eventually, serving
@@ -30,15 +31,15 @@ def completes(visitor: Visitor) -> bool:
         return [*told][-1][0]["finish"]["tokens"] == 2
 
 
-@pytest.mark.parametrize("session", ["", "../../x", "/tmp/x", "a b", "x" * 65, "Λ", "a\n"])
-@pytest.mark.parametrize("name", ["show", "export", "generate"])
-def test_a_session_that_is_none_is_refused_and_the_queue_goes_on(served, session, name):
+def test_a_session_that_is_none_is_refused_and_the_queue_goes_on(served):
     visitor = Visitor(served)
-    for _ in range(3):
-        refused = visitor.presses(name, PRESSES.get(name, ["Hi"]), session)
-        assert refused.status_code == 400 and "session_hash" in refused.json()["detail"]
-    refused = visitor.http.post(f"{API}/call/generate", json={"data": ["Hi"], "session_hash": session})
-    assert refused.status_code == 400
+    for session in ("", "/tmp/evil", "../evil", "/", ".", "..", "a/b", "a\\b", "a b", "x" * 65, "Λ", "a\n"):
+        for name in ("generate", *PRESSES):
+            for _ in range(2):
+                refused = visitor.presses(name, PRESSES.get(name, ["Hi"]), session)
+                assert refused.status_code == 400 and "session_hash" in refused.json()["detail"], (session, name)
+        refused = visitor.http.post(f"{API}/call/generate", json={"data": ["Hi"], "session_hash": session})
+        assert refused.status_code == 400
     assert completes(visitor) and visitor.answered("show")
 
 
@@ -158,13 +159,13 @@ def test_each_share_is_an_option():
                 parser.parse_args([option, wrong])
 
 
-@pytest.mark.parametrize("route", ["run/generate", "api/generate", "run/predict"])
-@pytest.mark.parametrize("session", [None, "", "mine"])
-def test_no_run_begins_past_the_queue(served, route, session):
-    number = next(function._id for function in served.page.fns.values() if function.api_name == "generate")
-    body = {"data": ["Hi"], "fn_index": number} | ({} if session is None else {"session_hash": session})
-    answer = Visitor(served).http.post(f"{API}/{route}", json=body)
-    assert answer.status_code == 404 and "queue" in answer.json()["detail"]
+def test_no_run_begins_past_the_queue(served):
+    runs = [function._id for function in served.page.fns.values() if function.types_generator]
+    assert len(runs) == 5
+    for number, route in product(runs, ("run/generate", "api/generate", "run/predict")):
+        for session in ({}, {"session_hash": None}, {"session_hash": ""}, {"session_hash": "mine"}):
+            answer = Visitor(served).http.post(f"{API}/{route}", json={"data": ["Hi"], "fn_index": number, **session})
+            assert answer.status_code == 404 and "queue" in answer.json()["detail"]
     assert len(served.runs) == 0
 
 

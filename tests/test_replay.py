@@ -32,7 +32,8 @@ def endless() -> Trace:
 @pytest.fixture
 def served(held_lab, monkeypatch):
     """A page whose recorded run, that it opens on, has no end."""
-    monkeypatch.setattr(presets, "recorded", lambda: {"60 tokens": endless()})
+    recorded = {"60 tokens": endless()}
+    monkeypatch.setattr(presets, "recorded", lambda: recorded)
     with serving(held_lab, Shares(visitor_runs=RUNS)) as served:
         yield served
 

@@ -28,7 +28,8 @@ from app.visitors import visitor
 
 # Gradio looks into its queue a thousand times a second, and each look takes the interpreter's lock from the run.
 PERIOD = 0.03
-TIDYING = 2.0
+# Seconds between looks for what can be let go, and before a task that failed is begun again.
+TIDYING, REST = 2.0, 0.5
 SESSION = re.compile(r"[\w-]{1,64}", re.ASCII)
 # Events of all visitors that wait or go on.
 PLACES = 2000
@@ -98,7 +99,7 @@ class Admission(Queue):
                 await task()
             except Exception:
                 log.exception("a task of the queue failed and is begun again")
-                await asyncio.sleep(self.sleep_when_free)
+                await asyncio.sleep(REST)
             self.stopped = self._closing
 
     def close(self) -> None:

@@ -23,7 +23,7 @@ from app.shares import Shares
 from app.visitors import visitor
 
 UPLOAD = "/gradio_api/upload"
-MB = 1_000_000
+MB, LEAST = 1_000_000, 16_000
 # How many visitors' files there is room for; seconds after which a file that is nobody's goes.
 VISITORS, OLD = 8, 3600
 
@@ -143,7 +143,8 @@ class Uploads:
 
 
 def _size(path: Path) -> int:
+    """What a file counts for: empty ones take room as well."""
     try:
-        return path.stat().st_size
+        return LEAST + path.stat().st_size
     except OSError:
-        return 0
+        return LEAST

@@ -10,10 +10,10 @@ from visiting import API, Served, Visitor, eventually, serving
 
 from app.exports import EXPORTS
 from app.shares import Shares
-from app.store import MB, VISITORS, Store
+from app.store import LEAST, MB, VISITORS, Store
 
 SHARES = Shares(visitor_mb=1, kept_seconds=1)
-THIRD = MB // 3
+THIRD = MB * 3 // 10
 
 
 @pytest.fixture
@@ -68,9 +68,15 @@ def test_a_visitor_s_oldest_files_give_way_and_no_one_else_s(store: Store):
 
 
 def test_all_together_have_a_bound(store: Store):
-    paths = [store.write("a.json", secrets.token_hex(MB // 2), f"visitor {n}") for n in range(VISITORS + 3)]
+    paths = [store.write("a.json", secrets.token_hex(MB * 9 // 20), f"visitor {n}") for n in range(VISITORS + 3)]
     assert [Path(path).exists() for path in paths] == [False] * 3 + [True] * VISITORS
     assert not any(path.is_dir() and not any(path.iterdir()) for path in store.folder.iterdir())
+
+
+def test_files_without_end_are_bounded_however_small(store: Store):
+    for number in range(200):
+        store.write("a.json", str(number), "me")
+    assert 0 < sum(path.is_file() for path in store.folder.rglob("*")) <= MB // LEAST
 
 
 def test_a_file_of_two_owners_goes_with_the_last(store: Store):

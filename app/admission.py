@@ -122,13 +122,13 @@ class Admission(Queue):
         return self.cached_event_analytics_summary
 
     async def push(self, body: PredictBodyInternal, request: Request, username: str | None) -> Any:
-        """Takes an event into the queue. HTTPException 400 for a session that is none, 429 beyond a limit."""
+        """Takes an event into the queue. HTTPException 400 for a session that is none, 404 for a function that is none,
+        429 beyond a share."""
         if body.session_hash is not None and not SESSION.fullmatch(body.session_hash):
             raise HTTPException(400, "A session_hash is 1 to 64 letters, digits, - or _: send one, or leave it out.")
         who = visitor(request.scope)
         asked = Asked(who.alone(body.session_hash), who.address)
-        if body.fn_index is not None and (function := self.blocks.fns.get(body.fn_index)):
-            self._refuse(asked, body.session_hash, function)
+        self._refuse(asked, body.session_hash, self._function(body))
         nameless = body.session_hash is None
         told = await super().push(body, request, username)
         if told[0] and (event := self.event_ids_to_events.get(str(told[1]))):
@@ -137,6 +137,13 @@ class Admission(Queue):
             if nameless:
                 self._nameless.add(event.session_hash)
         return told
+
+    def _function(self, body: PredictBodyInternal) -> BlockFunction:
+        session = self.blocks.state_holder.session_data.get(body.session_hash)
+        functions = (session.blocks_config if session else self.blocks).fns
+        if body.fn_index not in functions:
+            raise HTTPException(404, "There is no function of that number: open the page anew.")
+        return functions[body.fn_index]
 
     def _refuse(self, asked: Asked, session: str | None, function: BlockFunction) -> None:
         """HTTPException where the visitor, or all at the address, have as much in the queue as they may."""
@@ -213,6 +220,12 @@ class Admission(Queue):
     def _tidy(self) -> None:
         """Lets go of runs that nobody came to read, and of what is kept of sessions that are gone."""
         now = time.monotonic()
+        for session in {
+            *self.blocks.state_holder.session_data,
+            *self.pending_messages_per_session,
+            *self.pending_event_ids_session,
+        }:
+            self._seen.setdefault(session, now)
         busy = set()
         for event in list(self.event_ids_to_events.values()):
             if now - event.enqueue_time > self.shares.unread_seconds and self._waits_unread(event):

@@ -106,8 +106,8 @@ class Runs:
         self._lock = threading.Lock()
 
     def of(self, session: str | None, place: str) -> Run | None:
-        """The session's run, if one that was begun at that place is in progress."""
-        return next((run for run in self._all(session) if run.place == place), None)
+        """The session's run, the newest that was begun at that place, if one is in progress."""
+        return next((run for run in reversed(self._all(session)) if run.place == place), None)
 
     def __len__(self) -> int:
         with self._lock:

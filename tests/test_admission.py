@@ -43,6 +43,15 @@ def test_a_session_that_is_none_is_refused_and_the_queue_goes_on(served):
     assert completes(visitor) and visitor.answered("show")
 
 
+def test_a_function_that_is_none_is_refused(served):
+    visitor = Visitor(served)
+    assert visitor.answered("show")
+    for number in (-1, 10**6, None):
+        for session in (visitor.session, "new"):
+            body = {"fn_index": number, "data": [], "session_hash": session}
+            assert visitor.http.post(f"{API}/queue/join", json=body).status_code == 404
+
+
 def test_a_message_to_nobody_is_dropped_and_those_who_wait_lose_none(served):
     """Messages of waiting visitors are kept however many others pass."""
     waiting = Visitor(served)

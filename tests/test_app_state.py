@@ -250,6 +250,8 @@ def test_a_visitor_s_new_run_ends_the_one_before():
     first = Control()
     with runs.started("me", first, "generate"), runs.started("me", Control(), "compare") as second:
         assert first.stopped and runs.of("me", "compare") is second
+        with runs.started("me", Control(), "compare") as third:
+            assert runs.of("me", "compare") is third
 
 
 def test_runs_beside_each_other_and_those_of_nobody_end_no_other():

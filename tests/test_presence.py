@@ -146,7 +146,11 @@ def cut(visitor: Visitor) -> None:
 
 def unheard(visitor: Visitor) -> None:
     assert visitor.presses("show").status_code == 200
-    assert visitor.http.post(f"{API}/run/preview", json={"data": [], "session_hash": visitor.session}).status_code
+    for route in ("run/preview", "run/generate"):
+        named = {"session_hash": visitor.session + route[-3:]}
+        assert visitor.http.post(f"{API}/{route}", json={"data": []} | named).status_code >= 400
+    served = {"data": None, "component_id": 1, "session_hash": visitor.session + "c", "fn_name": "none"}
+    assert visitor.http.post(f"{API}/component_server", json=served).status_code == 404
 
 
 def alive() -> int:
@@ -161,8 +165,7 @@ def test_nothing_is_kept_of_who_left(served: Served, visit):
     for _ in range(4):
         visit(Visitor(served))
     queue, page = served.queue, served.page
-    eventually(lambda: not served.queue._seen, "the end of all sessions")
-    for kept in (
+    kept = (
         page.state_holder.session_data,
         page.state_holder.time_last_used,
         page.pending_streams,
@@ -172,10 +175,11 @@ def test_nothing_is_kept_of_who_left(served: Served, visit):
         queue.pending_event_ids_session,
         queue.event_ids_to_events,
         queue.event_analytics,
-        queue.present.sessions,
+        queue._seen,
+        queue._nameless,
         served.runs._runs,
-    ):
-        assert len(kept) == 0, kept
+    )
+    eventually(lambda: not any(map(len, kept)) and not queue.present.sessions, "the end of all sessions")
     eventually(lambda: alive() <= before, "the end of all that they had")
 
 

@@ -201,6 +201,7 @@ class Admission(Queue):
 
     def _drop(self, event: Event) -> None:
         event.alive = False
+        self.pending_event_ids_session.get(event.session_hash, set()).discard(event._id)
         line = self.event_queue_per_concurrency_id[event.concurrency_id].queue
         if event in line:
             line.remove(event)

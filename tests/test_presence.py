@@ -91,6 +91,7 @@ def test_a_run_that_nobody_reads_computes_nothing_and_is_let_go(held_lab):
             assert Visitor(served).answered("show")
             assert len(served.runs) == 0
             eventually(lambda: not served.queue.event_ids_to_events, "the end of what nobody reads")
+            assert not served.queue.pending_event_ids_session[page.session]
         with Visitor(served).reading(event) as told:
             assert "404" in next(told)
 

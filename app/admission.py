@@ -139,7 +139,7 @@ class Admission(Queue):
         return told
 
     def _function(self, body: PredictBodyInternal) -> BlockFunction:
-        session = self.blocks.state_holder.session_data.get(body.session_hash)
+        session = self.blocks.state_holder.session_data.get(body.session_hash or "")
         functions = (session.blocks_config if session else self.blocks).fns
         if body.fn_index not in functions:
             raise HTTPException(404, "There is no function of that number: open the page anew.")

@@ -145,6 +145,11 @@ def cut(visitor: Visitor) -> None:
         next(told)
 
 
+def deaf(visitor: Visitor) -> None:
+    with visitor.reading(visitor.calls(max_new_tokens=3, probes=True).json()["event_id"]):
+        eventually(lambda: not visitor.served.queue.event_ids_to_events, "the end of the run")
+
+
 def unheard(visitor: Visitor) -> None:
     assert visitor.presses("show").status_code == 200
     for route in ("run/preview", "run/generate"):
@@ -160,7 +165,7 @@ def alive() -> int:
     return sum(type(each) in (Session, Trace) for each in gc.get_objects())
 
 
-@pytest.mark.parametrize("visit", [shown, loaded, called, cut, unheard])
+@pytest.mark.parametrize("visit", [shown, loaded, called, cut, deaf, unheard])
 def test_nothing_is_kept_of_who_left(served: Served, visit):
     before = alive()
     for _ in range(4):

@@ -17,6 +17,7 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 from app import live, page, theme
 from app.runs import Runs
+from app.shares import Shares
 from backend.adapters import available
 from backend.engine import Lab
 from backend.models import ModelError, Models, allowed
@@ -41,7 +42,8 @@ def serve(
         theme=theme.make(),
         css_paths=[live.STATIC / "style.css"],
         head=live.page_head(),
-        app_kwargs={"routes": demo.routes},
+        app_kwargs={"routes": demo.routes, "middleware": demo.middleware},
+        max_threads=demo.threads,
         footer_links=["api"],
         favicon_path=live.STATIC / "favicon.svg",
         run_history=False,
@@ -65,13 +67,22 @@ def main() -> None:
     )
     parser.add_argument("--concurrency", type=int, default=1, help="runs at the same time (default 1)")
     parser.add_argument("--share", choices=["yes", "no"], default="no", help="a public address through gradio.live")
+    parser.add_argument(
+        "--forwarded",
+        metavar="PROXY",
+        default=os.environ.get("FORWARDED_ALLOW_IPS", ""),
+        help="addresses of proxies, with commas between, whose word on a visitor's address is believed (default none)",
+    )
+    Shares.add_to(parser)
     given = parser.parse_args()
+    # Where it is not told whom to believe, the server believes whatever asks from this machine.
+    os.environ["FORWARDED_ALLOW_IPS"] = given.forwarded
     try:
         names = allowed(given.models, given.allow_model)
     except ModelError as error:
         parser.error(str(error))
     lab = Lab(Models(names))
-    demo = page.build(lab, available, Runs(), given.concurrency)
+    demo = page.build(lab, available, Runs(), given.concurrency, Shares.of(given))
     try:
         serve(demo, given.host, given.port, given.share == "yes", quiet=False)
     except OSError as error:

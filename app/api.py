@@ -20,8 +20,13 @@ from backend.steps import Step
 SEEN = {"entropy", "state", "logits", "reading"}
 
 
-def endpoint(lab: Any, runs: Runs) -> Callable[..., Iterator[dict[str, Any]]]:
-    """The function behind /generate; its parameters are the fields of RunSettings and Watch."""
+def endpoint(
+    lab: Any, runs: Runs, unread: Callable[[str | None], bool] = lambda session: False
+) -> Callable[..., Iterator[dict[str, Any]]]:
+    """The function behind /generate; its parameters are the fields of RunSettings and Watch.
+
+    unread: whether a session has yet to read an update; the next one then tells what came meanwhile.
+    """
 
     def generate(
         request: gr.Request,
@@ -71,8 +76,10 @@ def endpoint(lab: Any, runs: Runs) -> Callable[..., Iterator[dict[str, Any]]]:
         try:
             settings = RunSettings(**given, watch=Watch(enabled=probes, layer=layer, head=head, every=every))
             told: list[dict[str, Any]] = []
-            with runs.started(request.session_hash, Control(), "api") as run:
+            with runs.started(request.session_hash, Control(), "api", beside=True) as run:
                 for view in follow(lab, settings, run):
+                    if unread(request.session_hash) and not view.ended:
+                        continue
                     new = [_fields(step, probes) for step in view.trace.steps[len(told) :]]
                     told += new
                     text = "".join(step.text for step in view.trace.steps if not step.thinking)

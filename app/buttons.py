@@ -82,12 +82,12 @@ class Buttons:
         # and sends its own last frame. The count changes, and with it cancels the event, only where nothing had begun.
         unqueued = gr.State(0)
 
-        def halt(request: gr.Request, count: int) -> int:
+        async def halt(request: gr.Request, count: int) -> int:
             run = runs.of(request.session_hash, self.place)
             if run is None:
                 return count + 1
             run.control.stop()
-            run.delivered.wait(LAST_FRAME_SECONDS)
+            await run.ended(LAST_FRAME_SECONDS)
             return count
 
         # Only an answer that came through the queue tells the page that a state changed.

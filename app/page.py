@@ -6,18 +6,27 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import gradio as gr
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from app import live
+from app.admission import Admission
 from app.api import described, endpoint
 from app.buttons import QUIET
+from app.presence import Presence
 from app.results import route
 from app.runs import Runs
+from app.sessions import Sessions
+from app.shares import Shares
+from app.store import Store, Uploads
 from app.tabs import compare, generate, learn, long_context, results
 from app.tabs.generate import Adapters
+from app.visitors import Cookies
 
 TITLE = "Length Lab"
-QUEUE_PERIOD = 0.03
+DEEP_LINK = "/gradio_api/deep_link"
 COPIES = (600, 3600)  # Seconds between looks for Gradio's copies of exported and opened files, and their greatest age.
 HEADER = """
 <header class="ll-header"><div><h1>Length Lab</h1>
@@ -31,23 +40,59 @@ LengthLab.keptTheme();"""
 
 
 class Page(gr.Blocks):
-    """Gradio's page, and where its scripts and frames come from."""
+    """Gradio's page, where its scripts and frames come from, and what all its requests pass through."""
 
     routes: Sequence[Route] = ()
+    middleware: Sequence[Middleware] = ()
+    # Whatever only waits is no thread, but a run: these serve beside the runs.
+    threads = 40
+    store: Store
+    _queue: Admission
+    _sessions: Sessions
+
+    def admits(self, runs: Runs, store: Store, shares: Shares, concurrency: int) -> None:
+        """Puts a queue with limits in the place of Gradio's."""
+        self.store, self._sessions = store, Sessions()
+        self.queue(api_open=False)
+        self._queue = Admission(self, shares, concurrency, runs.stop, self._sessions.forget, store.tidy)
+        self.middleware = [
+            Middleware(Cookies),
+            Middleware(Presence, watched=self._queue),
+            Middleware(Uploads, store=store, shares=shares),
+        ]
+        self.threads += concurrency
+
+    def run_startup_events(self) -> None:
+        """Begins to serve."""
+        self.app.state_holder = self._sessions
+        self._sessions.set_blocks(self)
+        super().run_startup_events()
+
+    async def process_api(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Notes whose request it is that is answered."""
+        if kwargs.get("session_hash"):
+            self._queue.saw(kwargs["session_hash"])
+        return await super().process_api(*args, **kwargs)
+
+    def unread(self, session: str | None) -> bool:
+        """Whether a session has not yet read what its run told before."""
+        return self._queue.unread(session)
 
 
-def build(lab: Any, adapters: Adapters, runs: Runs, concurrency: int = 1) -> Page:
+def build(lab: Any, adapters: Adapters, runs: Runs, concurrency: int = 1, shares: Shares | None = None) -> Page:
     """The app around a lab, which writes what is running into `runs`.
 
     adapters: why a length method cannot be used on a model, or None. concurrency: runs at the same time.
     """
+    shares = shares or Shares()
+    store = Store(shares)
     with Page(title=TITLE, analytics_enabled=False, fill_width=True, delete_cache=COPIES) as demo:
         gr.HTML(
             html_template=HEADER, js_on_load=THEME_SWITCH, head=live.HEAD, apply_default_css=False, elem_classes=["ll"]
         )
         with gr.Tabs():
             with gr.Tab("Generate", id="generate"):
-                parts = generate.build(lab, runs, adapters, demo.load)
+                parts = generate.build(lab, runs, adapters, store, demo.load)
             with gr.Tab("Compare", id="compare"):
                 compare.build(lab, runs, adapters, demo.load)
             with gr.Tab("Long context", id="long"):
@@ -56,14 +101,12 @@ def build(lab: Any, adapters: Adapters, runs: Runs, concurrency: int = 1) -> Pag
                 results.build(opened)
             with gr.Tab("Learn", id="learn"):
                 learn.build()
-        generated = endpoint(lab, runs)
+        generated = endpoint(lab, runs, demo.unread)
         gr.api(generated, api_name="generate", api_description=described(generated), concurrency_id="model")
         demo.load(_restoring(parts), None, [*parts.form.inputs, parts.figures], **QUIET)
         demo.unload(_closing(runs))
-    demo.routes = [*live.routes(), runs.streams.route, route()]
-    demo.queue(default_concurrency_limit=concurrency, max_size=64)
-    # Gradio looks into its queue a thousand times a second, and each look takes the interpreter's lock from the run.
-    demo._queue.sleep_when_free = demo._queue.progress_update_sleep_when_free = QUEUE_PERIOD
+    demo.routes = [*live.routes(), runs.streams.route, route(), Route(DEEP_LINK, _no_link)]
+    demo.admits(runs, store, shares, concurrency)
     return demo
 
 
@@ -73,6 +116,11 @@ def _restoring(parts: generate.Parts) -> Callable[[gr.Request], list[Any]]:
         return [*values, live.fill(message=words) if words else gr.skip()]
 
     return open_page
+
+
+async def _no_link(request: Request) -> JSONResponse:
+    """Gradio's links keep a file each; this page's own carry their settings."""
+    return JSONResponse({"detail": "There are no such links here: press Copy link on the page."}, 404)
 
 
 def _closing(runs: Runs) -> Callable[[gr.Request], None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 import time
@@ -18,6 +19,8 @@ SLOWEST = 0.33
 # A frame costs the page's machine what it costs; with two cores the model and, often, the browser need both.
 PERIOD = 0.2 if (os.cpu_count() or 1) > 2 else SLOWEST
 SHARE = 0.08
+# Seconds between looks whether a run has ended.
+LOOK = 0.05
 _END = object()
 
 
@@ -73,58 +76,69 @@ def _drain(arrived: SimpleQueue[Any]) -> list[Any]:
             return items
 
 
-@dataclass
+@dataclass(eq=False)
 class Run:
-    """A visitor's run: what steers and shows it, where on the page it was begun, whether its last frame was sent, its
-    view."""
+    """A session's run: what steers and shows it, where on the page it was begun, whether it goes on beside others of
+    the session, whether its last frame was sent, its view."""
 
+    session: str | None
     control: Stoppable
     stream: Stream
     place: str
+    beside: bool = False
     delivered: threading.Event = field(default_factory=threading.Event)
     view: Any = None
 
+    async def ended(self, most: float) -> None:
+        """Waits until its last frame was sent, for at most so many seconds, and keeps no thread meanwhile."""
+        until = time.monotonic() + most
+        while not self.delivered.is_set() and time.monotonic() < until:
+            await asyncio.sleep(LOOK)
+
 
 class Runs:
-    """Who is running what. Keys are Gradio's session hashes; nobody can reach the run of another."""
+    """Who is running what. A session is Gradio's hash of an open page, or a program's; nobody can reach the run of
+    another, and a run without a session is nobody's."""
 
     def __init__(self) -> None:
         self.streams = Streams()
-        self._runs: dict[str, Run] = {}
+        self._runs: list[Run] = []
         self._lock = threading.Lock()
 
     def of(self, session: str | None, place: str) -> Run | None:
-        """The visitor's run, if one that was begun at that place is in progress."""
-        with self._lock:
-            run = self._runs.get(session or "")
-        return run if run and run.place == place else None
+        """The session's run, the newest that was begun at that place, if one is in progress."""
+        return next((run for run in reversed(self._all(session)) if run.place == place), None)
 
     def __len__(self) -> int:
         with self._lock:
             return len(self._runs)
 
     def stop(self, session: str | None) -> None:
-        """Stops the visitor's run, if any, within a token."""
-        with self._lock:
-            run = self._runs.get(session or "")
-        if run:
+        """Stops the session's runs, if any, within a token."""
+        for run in self._all(session):
             run.control.stop()
 
+    def _all(self, session: str | None) -> list[Run]:
+        with self._lock:
+            return [run for run in self._runs if session and run.session == session]
+
     @contextmanager
-    def started(self, session: str | None, control: Stoppable, place: str) -> Iterator[Run]:
-        """Holds a run as the visitor's; whatever ends the block stops its compute."""
+    def started(self, session: str | None, control: Stoppable, place: str, beside: bool = False) -> Iterator[Run]:
+        """Holds a run as the session's; whatever ends the block stops its compute.
+
+        It ends the one before, unless it goes on `beside` the others.
+        """
         with self.streams.opened() as stream:
-            run = Run(control, stream, place)
+            run = Run(session, control, stream, place, beside)
+            for other in self._all(session):
+                if not beside and not other.beside:
+                    other.control.stop()
             with self._lock:
-                previous = self._runs.pop(session or "", None)
-                self._runs[session or ""] = run
-            if previous:
-                previous.control.stop()
+                self._runs.append(run)
             try:
                 yield run
             finally:
                 control.stop()
                 with self._lock:
-                    if self._runs.get(session or "") is run:
-                        del self._runs[session or ""]
+                    self._runs.remove(run)
                 run.delivered.set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -31,8 +31,6 @@ FIELDS = (
 )
 SLOW_PERIOD = 12 * PERIOD
 PAST_KEPT = 30
-# Seconds within which a replay hears that it is to stop.
-LOOK = 0.1
 
 log = logging.getLogger("length_lab")
 
@@ -215,20 +213,6 @@ def ended_words(finish: Finish, settings: RunSettings) -> str:
         unit = settings.goal_unit.removesuffix("s") if abs(finish.error) == 1 else settings.goal_unit
         words += f", {charts.signed(finish.error)} {unit} from the {aim}"
     return " ".join([words + ".", *finish.notes])
-
-
-def paced(trace: Trace, stopped: Callable[[], bool], speed: float = 1.0) -> Iterator[Step | Finish]:
-    """A recorded run again, in the time it took divided by `speed`, until `stopped` says so."""
-    started = time.monotonic()
-    for event in trace.events():
-        if stopped():
-            return
-        if isinstance(event, Step):
-            while (left := event.seconds / speed - (time.monotonic() - started)) > 0:
-                time.sleep(min(left, LOOK))
-                if stopped():
-                    return
-        yield event
 
 
 def _percent(p: float) -> str:

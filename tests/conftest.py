@@ -139,3 +139,13 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]
         return folder
 
     return save
+
+
+@pytest.fixture(scope="session")
+def held_lab():
+    """A lab whose runs wait where a test says, its model loaded."""
+    from held import Held
+
+    lab = Held(["embedded"])
+    lab.capabilities()
+    return lab

@@ -20,6 +20,7 @@ from app import page as lab_page
 from app import presets
 from app.chromium import launch
 from app.runs import Runs
+from app.shares import Shares
 from backend.adapters import available
 from backend.settings import RunSettings
 from backend.trace import Trace
@@ -483,16 +484,17 @@ def test_a_number_out_of_range_is_named_and_the_run_can_be_asked_for_again(visit
     expect(page.locator("#figures-compare .ll-message")).to_contain_text("Setting C of C")
 
 
-def test_a_full_queue_is_said_and_what_was_written_stays(visit, demo, monkeypatch):
+@pytest.mark.parametrize(("limit", "most", "code"), [("max_size", 0, "503"), ("shares", Shares(visitor_runs=0), "429")])
+def test_a_full_queue_is_said_and_what_was_written_stays(visit, demo, monkeypatch, limit, most, code):
     visitor = visit()
     before = visitor.tokens
     with monkeypatch.context() as patch:
-        patch.setattr(demo._queue, "max_size", 0)
+        patch.setattr(demo._queue, limit, most)
         visitor.page.click("#go")
         expect(visitor.page.locator("#figures-run .ll-message")).to_contain_text("Too many runs are waiting")
         expect(visitor.page.locator("#go")).to_be_enabled()
     assert visitor.tokens == before > 0
-    assert all("503" in wrong for wrong in visitor.wrongs)
+    assert all(code in wrong for wrong in visitor.wrongs)
     visitor.wrongs.clear()
 
 

@@ -239,6 +239,26 @@ def test_a_visitor_s_new_run_ends_the_one_before():
     first = Control()
     with runs.started("me", first, "generate"), runs.started("me", Control(), "compare") as second:
         assert first.stopped and runs.of("me", "compare") is second
+        with runs.started("me", Control(), "compare") as third:
+            assert runs.of("me", "compare") is third
+
+
+def test_runs_beside_each_other_and_those_of_nobody_end_no_other():
+    runs = Runs()
+    controls = [Control() for _ in range(4)]
+    mine, beside, *nobodys = controls
+    with (
+        runs.started("me", mine, "generate"),
+        runs.started("me", beside, "api", beside=True),
+        runs.started(None, nobodys[0], "generate"),
+        runs.started(None, nobodys[1], "generate"),
+    ):
+        runs.stop(None)
+        assert runs.of(None, "generate") is None and not any(control.stopped for control in controls)
+        with runs.started("me", Control(), "generate"):
+            assert mine.stopped and not beside.stopped
+        runs.stop("me")
+        assert beside.stopped and not any(control.stopped for control in nobodys)
 
 
 def handlers(name: str, runs: Runs, models: Sequence[str] = ("embedded",)) -> list[Callable]:
@@ -252,8 +272,8 @@ def test_stop_ends_the_run_of_its_own_tab_and_no_other():
     visitor, control = SimpleNamespace(session_hash="me"), Control()
     with runs.started("me", control, "generate") as run:
         run.delivered.set()
-        assert (of_compare(visitor, 3), of_long(visitor, 3), control.stopped) == (4, 4, False)
-        assert (of_generate(visitor, 3), control.stopped) == (3, True)
+        assert [asyncio.run(halt(visitor, 3)) for halt in (of_compare, of_long)] == [4, 4] and not control.stopped
+        assert asyncio.run(of_generate(visitor, 3)) == 3 and control.stopped
 
 
 @pytest.mark.parametrize(

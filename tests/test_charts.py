@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from app.overlays import Named
 from app.series import Series, pick, sample
 from app.tabs.generate import near_target
 from app.text import pieces
-from app.view import LOOK, View, paced
+from app.view import View
 from backend.settings import RunSettings, Watch
 from backend.signals.units import length
 from backend.steps import Finish, Logits, Reading, Step
@@ -347,15 +346,6 @@ def test_a_near_target_is_never_beyond_the_one_a_run_has():
     assert near_target(view.series) == 65
     view.add([step(i) for i in range(51, 99)])
     assert near_target(view.series) == 100
-
-
-def test_a_replay_hears_at_once_that_it_is_to_stop(monkeypatch):
-    slept: list[float] = []
-    monkeypatch.setattr("app.view.time", SimpleNamespace(monotonic=lambda: sum(slept), sleep=slept.append))
-    trace = Trace(RunSettings(prompt="p", method="ldpe", target=100))
-    trace.append(replace(step(1, goal=99), seconds=1e8))
-    asked = iter([False, False, True])
-    assert list(paced(trace, lambda: next(asked))) == [] and slept == [LOOK, LOOK]
 
 
 def test_a_run_that_landing_ended_says_so():

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import json
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
-from app import charts, controls, live, model, presets, toasts
+from app import charts, controls, live, model, presets, replay, toasts
 from app.buttons import QUIET, Buttons
 from app.charts import Past
 from app.controls import Form
+from app.exports import EXPORTS, exporter
 from app.frames import Frame
 from app.model import ModelChoice
 from app.numbers import in_range
-from app.runs import Runs, batches
+from app.replay import Replay
+from app.runs import Runs
 from app.series import Series
 from app.share import from_query, to_query
-from app.view import FIELDS, View, follow, paced, sentence
+from app.store import Store
+from app.view import FIELDS, View, follow, sentence
 from backend.engine import Control
 from backend.settings import LIMIT_METHODS, MAX_TARGET, RunSettings
 from backend.trace import Trace, TraceError
@@ -35,7 +36,6 @@ CHARTS = (
     ("logits", "Attention logits", "One head before softmax, by perceived distance"),
     ("states", "First-layer states", "Two principal components, coloured by position"),
 )
-EXPORTS = {"JSON": ".json", "CSV": ".csv", "Python": ".py", "Notebook": ".ipynb"}
 Adapters = Callable[[str], Mapping[Any, str | None]]
 
 
@@ -57,7 +57,7 @@ class Parts:
     trace: gr.State
 
 
-def build(lab: Any, runs: Runs, adapters: Adapters, opens: Callable[..., Any]) -> Parts:
+def build(lab: Any, runs: Runs, adapters: Adapters, store: Store, opens: Callable[..., Any]) -> Parts:
     """Makes the tab where it is called.
 
     adapters: why a length method cannot be used on a model, or None. opens: the event of the page's opening.
@@ -96,7 +96,7 @@ def build(lab: Any, runs: Runs, adapters: Adapters, opens: Callable[..., Any]) -
             [parts.trace, parts.stream, *form.inputs],
             **QUIET,
         )
-    _files(files, parts, runs, first)
+    _files(files, parts, runs, store, first)
     return parts
 
 
@@ -332,7 +332,7 @@ def _file_buttons() -> Files:
         )
 
 
-def _files(files: Files, parts: Parts, runs: Runs, first: Trace | None) -> None:
+def _files(files: Files, parts: Parts, runs: Runs, store: Store, first: Trace | None) -> None:
     """Share, export, load and replay."""
 
     def make_link(*values: Any) -> str:
@@ -344,9 +344,8 @@ def _files(files: Files, parts: Parts, runs: Runs, first: Trace | None) -> None:
     files.share.click(make_link, parts.form.inputs, [files.link], **QUIET).success(
         None, [files.link], None, js="(query) => LengthLab.share(query)"
     )
-    folder = tempfile.TemporaryDirectory(prefix="length-lab-")
-    for name, suffix in EXPORTS.items():
-        export = files.exports[name].click(_exporter(name, suffix, first, folder), [parts.trace], [files.file], **QUIET)
+    for name in EXPORTS:
+        export = files.exports[name].click(exporter(name, first, store), [parts.trace], [files.file], **QUIET)
         export.success(None, None, None, js="() => setTimeout(() => document.querySelector('#file').click(), 50)")
 
     def loaded(path: str) -> list[Any]:
@@ -360,70 +359,20 @@ def _files(files: Files, parts: Parts, runs: Runs, first: Trace | None) -> None:
 
     files.load.upload(loaded, [files.load], [parts.trace, parts.stream, *parts.form.inputs], **QUIET)
 
-    def again(request: gr.Request, trace: Trace | None) -> Iterator[str]:
+    async def again(request: gr.Request, trace: Trace | None) -> AsyncIterator[str]:
         trace = trace or first
         if trace is None:
             toasts.inform("There is no run to replay yet: press Generate.")
             return
         with runs.started(request.session_hash, Replay(), PLACE) as run:
-            view = View(trace.settings)
-            view.training_length = trace.capabilities.get("training_length")
             yield run.stream.invitation
-            for events in batches(paced(trace, lambda: run.control.stopped)):
-                view.add(events)
-                run.stream.show(view.frame())
-            view.cut_short(trace)
-            yield view.frame().encode()
+            async for frame in replay.frames(trace, lambda: run.control.stopped):
+                run.stream.show(frame)
+            yield frame.encode()
 
     parts.buttons.busy_during(files.replay)
     replayed = files.replay.click(again, [parts.trace], [parts.stream], concurrency_limit=None, **QUIET)
     parts.buttons.free_after(replayed)
-
-
-class Replay:
-    """A control for a run that is only shown again: it can be stopped, and nothing else changes it."""
-
-    def __init__(self) -> None:
-        self._stopped = False
-
-    @property
-    def stopped(self) -> bool:
-        """Whether `stop` was called."""
-        return self._stopped
-
-    def stop(self) -> None:
-        """Ends the replay at the next token."""
-        self._stopped = True
-
-    def retarget(self, goal: int) -> None:
-        """A recorded run keeps its target."""
-
-    def watch(self, layer: int, head: int) -> None:
-        """A recorded run holds the logits it recorded."""
-
-
-def _exporter(
-    name: str, suffix: str, first: Trace | None, exports: tempfile.TemporaryDirectory[str]
-) -> Callable[[Trace | None, gr.Request], str]:
-    """exports: where each visitor's latest file of a kind lies, until it is cleaned up."""
-
-    def export(trace: Trace | None, request: gr.Request) -> str:
-        trace = trace or first
-        if trace is None:
-            raise toasts.refusal("There is no run to export yet: press Generate.", "Nothing was exported")
-        made = {
-            "JSON": trace.to_json,
-            "CSV": trace.to_csv,
-            "Python": trace.to_script,
-            "Notebook": lambda: json.dumps(trace.to_notebook(), indent=1),
-        }[name]
-        folder = Path(exports.name, request.session_hash or "")
-        folder.mkdir(exist_ok=True)
-        path = folder / f"length-lab-run{suffix}"
-        path.write_text(made(), "utf-8")
-        return str(path)
-
-    return export
 
 
 def restored(form: Form, query: dict[str, str]) -> tuple[list[Any], str]:

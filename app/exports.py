@@ -1,0 +1,42 @@
+"""A run as a file of the visitor's choice."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+
+import gradio as gr
+
+from app import toasts
+from app.store import Store
+from app.visitors import visitor
+from backend.trace import Trace
+
+EXPORTS = {"JSON": ".json", "CSV": ".csv", "Python": ".py", "Notebook": ".ipynb"}
+
+log = logging.getLogger("length_lab")
+
+
+def exporter(name: str, first: Trace | None, store: Store) -> Callable[[Trace | None, gr.Request], str]:
+    """name: one of EXPORTS. first: what is exported where a visitor has no run."""
+
+    def export(trace: Trace | None, request: gr.Request) -> str:
+        trace = trace or first
+        if trace is None:
+            raise toasts.refusal("There is no run to export yet: press Generate.", "Nothing was exported")
+        made = {
+            "JSON": trace.to_json,
+            "CSV": trace.to_csv,
+            "Python": trace.to_script,
+            "Notebook": lambda: json.dumps(trace.to_notebook(), indent=1),
+        }[name]
+        owner = visitor(request.request.scope).owner if request.request else ""
+        try:
+            return store.write(f"length-lab-run{EXPORTS[name]}", made(), owner)
+        except OSError as error:
+            log.error("an export failed", exc_info=error)
+            words = "The lab has no room for the file: try again in a few minutes."
+            raise toasts.refusal(words, "Nothing was exported") from error
+
+    return export

@@ -1,0 +1,74 @@
+"""A recorded run shown again, in the time that it took. It keeps no thread while it waits."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+
+from anyio import CapacityLimiter, to_thread
+
+from app.frames import Frame
+from app.runs import LOOK, PERIOD
+from app.view import View
+from backend.steps import Finish, Step
+from backend.trace import Trace
+
+# However many replays go on, so many frames of theirs are made at a time.
+DRAWING = CapacityLimiter(2)
+
+
+class Replay:
+    """A control for a run that is only shown again: it can be stopped, and nothing else changes it."""
+
+    def __init__(self) -> None:
+        self._stopped = False
+
+    @property
+    def stopped(self) -> bool:
+        """Whether `stop` was called."""
+        return self._stopped
+
+    def stop(self) -> None:
+        """Ends the replay at the next look."""
+        self._stopped = True
+
+    def retarget(self, goal: int) -> None:
+        """A recorded run keeps its target."""
+
+    def watch(self, layer: int, head: int) -> None:
+        """A recorded run holds the logits it recorded."""
+
+
+async def frames(trace: Trace, stopped: Callable[[], bool]) -> AsyncIterator[Frame]:
+    """The frames of a recorded run; the last shows its end, or where it was stopped."""
+    view = View(trace.settings)
+    view.training_length = trace.capabilities.get("training_length")
+    async for events in paced(trace, stopped):
+        view.add(events)
+        yield await to_thread.run_sync(view.frame, limiter=DRAWING)
+    view.cut_short(trace)
+    yield view.frame()
+
+
+async def paced(
+    trace: Trace, stopped: Callable[[], bool], period: float = PERIOD
+) -> AsyncIterator[list[Step | Finish]]:
+    """What has come of a recorded run, at most once every `period` seconds, until `stopped` says so."""
+    started, shown = time.monotonic(), float("-inf")
+    coming = deque(trace.events())
+    while coming and not stopped():
+        passed = time.monotonic() - started
+        if passed - shown >= period and _has_come(coming[0], passed):
+            events = []
+            while coming and _has_come(coming[0], passed):
+                events.append(coming.popleft())
+            shown = passed
+            yield events
+        else:
+            await asyncio.sleep(LOOK)
+
+
+def _has_come(event: Step | Finish, passed: float) -> bool:
+    return not isinstance(event, Step) or event.seconds <= passed

@@ -15,8 +15,10 @@ os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 
-from app import live, page, theme
+from app import front, live, page, theme
+from app.limits import MB, Limits
 from app.runs import Runs
+from app.sites import Sites
 from backend.adapters import available
 from backend.engine import Lab
 from backend.models import ModelError, Models, allowed
@@ -29,9 +31,19 @@ def make(names: Sequence[str], concurrency: int = 1) -> page.Page:
 
 
 def serve(
-    demo: page.Page, host: str | None = None, port: int | None = None, share: bool = False, quiet: bool = True
+    demo: page.Page,
+    host: str | None = None,
+    port: int | None = None,
+    share: bool = False,
+    quiet: bool = True,
+    sites: Sites | None = None,
+    limits: Limits | None = None,
 ) -> str:
-    """Serves the page in the background and returns its address: 127.0.0.1 without `host`, or GRADIO_SERVER_NAME."""
+    """Serves the page in the background and returns its address: 127.0.0.1 without `host`, or GRADIO_SERVER_NAME.
+
+    sites: who may use it, by default its own page alone.
+    """
+    sites, limits = sites or Sites.of(host, share=share), limits or Limits()
     _, address, _ = demo.launch(
         server_name=host,
         server_port=port,
@@ -41,14 +53,18 @@ def serve(
         theme=theme.make(),
         css_paths=[live.STATIC / "style.css"],
         head=live.page_head(),
-        app_kwargs={"routes": demo.routes},
+        app_kwargs={
+            "routes": demo.routes,
+            "lifespan": front.standing(sites, limits),
+            "exception_handlers": dict.fromkeys(front.UNFIT, front.unfit),
+        },
         footer_links=["api"],
         favicon_path=live.STATIC / "favicon.svg",
         run_history=False,
         enable_monitoring=False,
         ssr_mode=False,
         pwa=False,
-        max_file_size="64mb",
+        max_file_size=int(limits.upload_mb * MB),
         show_error=True,
         mcp_server=False,
     )
@@ -65,7 +81,15 @@ def main() -> None:
     )
     parser.add_argument("--concurrency", type=int, default=1, help="runs at the same time (default 1)")
     parser.add_argument("--share", choices=["yes", "no"], default="no", help="a public address through gradio.live")
+    parser.add_argument(
+        "--allow-host", action="append", default=[], metavar="NAME", help="one more name by which the lab is opened"
+    )
+    parser.add_argument(
+        "--allow-frame", action="append", default=[], metavar="ORIGIN", help="a site that may show the lab in a frame"
+    )
+    Limits.add_to(parser)
     given = parser.parse_args()
+    limits, share = Limits.of(given), given.share == "yes"
     try:
         names = allowed(given.models, given.allow_model)
     except ModelError as error:
@@ -73,7 +97,8 @@ def main() -> None:
     lab = Lab(Models(names))
     demo = page.build(lab, available, Runs(), given.concurrency)
     try:
-        serve(demo, given.host, given.port, given.share == "yes", quiet=False)
+        sites = Sites.of(given.host, given.allow_host, given.allow_frame, share)
+        serve(demo, given.host, given.port, share, quiet=False, sites=sites, limits=limits)
     except OSError as error:
         parser.error(f"the lab cannot be served on port {given.port} ({error}): choose another with --port")
     _warm(lab, names[0])

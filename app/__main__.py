@@ -15,7 +15,7 @@ os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 
-from app import front, live, page, theme
+from app import connections, ending, front, live, log, page, theme
 from app.limits import MB, Limits
 from app.runs import Runs
 from app.sites import Sites
@@ -68,10 +68,12 @@ def serve(
         show_error=True,
         mcp_server=False,
     )
+    connections.bound(demo.server, limits)
     return address
 
 
 def main() -> None:
+    ending.heed_signals()
     parser = argparse.ArgumentParser(prog="python -m app", description=__doc__)
     parser.add_argument("--host", help="address to bind (default 127.0.0.1)")
     parser.add_argument("--port", type=int, default=int(os.environ.get("GRADIO_SERVER_PORT", 7860)))
@@ -94,15 +96,19 @@ def main() -> None:
         names = allowed(given.models, given.allow_model)
     except ModelError as error:
         parser.error(str(error))
-    lab = Lab(Models(names))
-    demo = page.build(lab, available, Runs(), given.concurrency)
+    log.bound(int(limits.log_kb * 1000))
+    lab, runs = Lab(Models(names)), Runs()
+    demo = page.build(lab, available, runs, given.concurrency)
     try:
         sites = Sites.of(given.host, given.allow_host, given.allow_frame, share)
         serve(demo, given.host, given.port, share, quiet=False, sites=sites, limits=limits)
+        _warm(lab, names[0])
+        ending.wait(demo)
     except OSError as error:
         parser.error(f"the lab cannot be served on port {given.port} ({error}): choose another with --port")
-    _warm(lab, names[0])
-    demo.block_thread()
+    except KeyboardInterrupt:
+        print("The lab ends.")
+    ending.end(demo, runs, limits.end_seconds)
 
 
 def _warm(lab: Lab, name: str) -> None:

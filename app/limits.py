@@ -24,7 +24,12 @@ class Limits:
     json_depth: float = _limit(32, "lists in lists in a request's JSON")
     upload_mb: float = _limit(64, "MB of an uploaded file")
     bodies_mb: float = _limit(64, "MB of all requests, uploads excepted, that are being read at the same time")
+    head_seconds: float = _limit(10, "seconds for a request's head to arrive")
     body_seconds: float = _limit(30, "seconds for a request, or an upload's next piece, to arrive")
+    connections: float = _limit(1_000, "open connections")
+    address_connections: float = _limit(400, "open connections of one address; behind a proxy all have its address")
+    log_kb: float = _limit(100, "kB written to the terminal in a minute")
+    end_seconds: float = _limit(4, "seconds for runs and answers to end after Ctrl-C or SIGTERM")
 
     @classmethod
     def add_to(cls, parser: argparse.ArgumentParser) -> None:

@@ -19,6 +19,7 @@ SLOWEST = 0.33
 PERIOD = 0.2 if (os.cpu_count() or 1) > 2 else SLOWEST
 SHARE = 0.08
 _END = object()
+THREAD = "run"  # the name of each thread that computes a run
 
 
 class Stoppable(Protocol):
@@ -38,7 +39,7 @@ def batches(events: Iterable[Event], period: float = PERIOD) -> Iterator[list[Ev
     The reading thread never waits for the page. It ends by itself once `events` do; an error of theirs is raised here.
     """
     arrived: SimpleQueue[Any] = SimpleQueue()
-    threading.Thread(target=_read, args=(events, arrived.put), daemon=True, name="run").start()
+    threading.Thread(target=_read, args=(events, arrived.put), daemon=True, name=THREAD).start()
     done = False
     while not done:
         batch = [arrived.get(), *_drain(arrived)]
@@ -108,6 +109,13 @@ class Runs:
         with self._lock:
             run = self._runs.get(session or "")
         if run:
+            run.control.stop()
+
+    def close(self) -> None:
+        """Stops every run within a token."""
+        with self._lock:
+            runs = tuple(self._runs.values())
+        for run in runs:
             run.control.stop()
 
     @contextmanager

@@ -101,6 +101,8 @@ def main() -> None:
     demo = page.build(lab, available, runs, given.concurrency)
     try:
         sites = Sites.of(given.host, given.allow_host, given.allow_frame, share)
+        if share or os.environ.get("SPACE_HOST"):
+            limits = limits.behind_proxy()
         serve(demo, given.host, given.port, share, quiet=False, sites=sites, limits=limits)
         _warm(lab, names[0])
         ending.wait(demo)

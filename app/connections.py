@@ -32,8 +32,8 @@ class Connections:
     def __init__(self, limits: Limits) -> None:
         self.head_seconds = limits.head_seconds
         # Half of the files that the system lets a process open are left to the lab, or to what comes at once.
-        self.most = min(int(limits.connections), _files() // 2)
-        self.of_address = min(int(limits.address_connections), max(1, self.most * 3 // 4))
+        self.most = max(1, min(int(limits.connections), _files() // 2))
+        self.of_address = min(int(limits.address_connections), self.most)
         self._open: dict[str, dict[Connection, None]] = {}
 
     def __len__(self) -> int:

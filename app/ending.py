@@ -37,10 +37,10 @@ def end(demo: Page, runs: Runs, seconds: float) -> NoReturn:
         time.sleep(0.05)
     # Whoever still reads is cut off now, which is no fault of the server's.
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+    serving = [demo.server.thread] if demo.is_running else []
     demo.close(verbose=False)
-    for thread in threading.enumerate():
-        if thread.name == THREAD or thread is demo.server.thread:
-            thread.join(max(0.0, until - time.monotonic()))
+    for thread in serving + [thread for thread in threading.enumerate() if thread.name == THREAD]:
+        thread.join(max(0.0, until - time.monotonic()))
     _leave(0)
 
 

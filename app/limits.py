@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 MB = 1_000_000
 
@@ -30,6 +30,10 @@ class Limits:
     address_connections: float = _limit(400, "open connections of one address; behind a proxy all have its address")
     log_kb: float = _limit(100, "kB written to the terminal in a minute")
     end_seconds: float = _limit(4, "seconds for runs and answers to end after Ctrl-C or SIGTERM")
+
+    def behind_proxy(self) -> Limits:
+        """The same where every connection has the address of one proxy."""
+        return replace(self, address_connections=self.connections)
 
     @classmethod
     def add_to(cls, parser: argparse.ArgumentParser) -> None:

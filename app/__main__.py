@@ -15,9 +15,11 @@ os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 
-from app import live, page, theme
+from app import connections, ending, front, live, log, page, theme
+from app.limits import MB, Limits
 from app.runs import Runs
 from app.shares import Shares
+from app.sites import Sites
 from backend.adapters import available
 from backend.engine import Lab
 from backend.models import ModelError, Models, allowed
@@ -30,9 +32,19 @@ def make(names: Sequence[str], concurrency: int = 1) -> page.Page:
 
 
 def serve(
-    demo: page.Page, host: str | None = None, port: int | None = None, share: bool = False, quiet: bool = True
+    demo: page.Page,
+    host: str | None = None,
+    port: int | None = None,
+    share: bool = False,
+    quiet: bool = True,
+    sites: Sites | None = None,
+    limits: Limits | None = None,
 ) -> str:
-    """Serves the page in the background and returns its address: 127.0.0.1 without `host`, or GRADIO_SERVER_NAME."""
+    """Serves the page in the background and returns its address: 127.0.0.1 without `host`, or GRADIO_SERVER_NAME.
+
+    sites: who may use it, by default its own page alone.
+    """
+    sites, limits = sites or Sites.of(host, share=share), limits or Limits()
     _, address, _ = demo.launch(
         server_name=host,
         server_port=port,
@@ -42,7 +54,12 @@ def serve(
         theme=theme.make(),
         css_paths=[live.STATIC / "style.css"],
         head=live.page_head(),
-        app_kwargs={"routes": demo.routes, "middleware": demo.middleware},
+        app_kwargs={
+            "routes": demo.routes,
+            "middleware": demo.middleware,
+            "lifespan": front.standing(sites, limits),
+            "exception_handlers": dict.fromkeys(front.UNFIT, front.unfit),
+        },
         max_threads=demo.threads,
         footer_links=["api"],
         favicon_path=live.STATIC / "favicon.svg",
@@ -50,14 +67,16 @@ def serve(
         enable_monitoring=False,
         ssr_mode=False,
         pwa=False,
-        max_file_size="64mb",
+        max_file_size=int(limits.upload_mb * MB),
         show_error=True,
         mcp_server=False,
     )
+    connections.bound(demo.server, limits)
     return address
 
 
 def main() -> None:
+    ending.heed_signals()
     parser = argparse.ArgumentParser(prog="python -m app", description=__doc__)
     parser.add_argument("--host", help="address to bind (default 127.0.0.1)")
     parser.add_argument("--port", type=int, default=int(os.environ.get("GRADIO_SERVER_PORT", 7860)))
@@ -73,22 +92,37 @@ def main() -> None:
         default=os.environ.get("FORWARDED_ALLOW_IPS", ""),
         help="addresses of proxies, with commas between, whose word on a visitor's address is believed (default none)",
     )
+    parser.add_argument(
+        "--allow-host", action="append", default=[], metavar="NAME", help="one more name by which the lab is opened"
+    )
+    parser.add_argument(
+        "--allow-frame", action="append", default=[], metavar="ORIGIN", help="a site that may show the lab in a frame"
+    )
     Shares.add_to(parser)
+    Limits.add_to(parser)
     given = parser.parse_args()
     # Where it is not told whom to believe, the server believes whatever asks from this machine.
     os.environ["FORWARDED_ALLOW_IPS"] = given.forwarded
+    limits, share = Limits.of(given), given.share == "yes"
     try:
         names = allowed(given.models, given.allow_model)
     except ModelError as error:
         parser.error(str(error))
-    lab = Lab(Models(names))
-    demo = page.build(lab, available, Runs(), given.concurrency, Shares.of(given))
+    log.bound(int(limits.log_kb * 1000))
+    lab, runs = Lab(Models(names)), Runs()
+    demo = page.build(lab, available, runs, given.concurrency, Shares.of(given))
     try:
-        serve(demo, given.host, given.port, given.share == "yes", quiet=False)
+        sites = Sites.of(given.host, given.allow_host, given.allow_frame, share)
+        if share or os.environ.get("SPACE_HOST"):
+            limits = limits.behind_proxy()
+        serve(demo, given.host, given.port, share, quiet=False, sites=sites, limits=limits)
+        _warm(lab, names[0])
+        ending.wait(demo)
     except OSError as error:
         parser.error(f"the lab cannot be served on port {given.port} ({error}): choose another with --port")
-    _warm(lab, names[0])
-    demo.block_thread()
+    except KeyboardInterrupt:
+        print("The lab ends.")
+    ending.end(demo, runs, limits.end_seconds)
 
 
 def _warm(lab: Lab, name: str) -> None:

@@ -22,6 +22,7 @@ SHARE = 0.08
 # Seconds between looks whether a run has ended.
 LOOK = 0.05
 _END = object()
+THREAD = "run"  # the name of each thread that computes a run
 
 
 class Stoppable(Protocol):
@@ -41,7 +42,7 @@ def batches(events: Iterable[Event], period: float = PERIOD) -> Iterator[list[Ev
     The reading thread never waits for the page. It ends by itself once `events` do; an error of theirs is raised here.
     """
     arrived: SimpleQueue[Any] = SimpleQueue()
-    threading.Thread(target=_read, args=(events, arrived.put), daemon=True, name="run").start()
+    threading.Thread(target=_read, args=(events, arrived.put), daemon=True, name=THREAD).start()
     done = False
     while not done:
         batch = [arrived.get(), *_drain(arrived)]
@@ -116,6 +117,13 @@ class Runs:
     def stop(self, session: str | None) -> None:
         """Stops the session's runs, if any, within a token."""
         for run in self._all(session):
+            run.control.stop()
+
+    def close(self) -> None:
+        """Stops every run within a token."""
+        with self._lock:
+            runs = tuple(self._runs)
+        for run in runs:
             run.control.stop()
 
     def _all(self, session: str | None) -> list[Run]:

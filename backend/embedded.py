@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import zipfile
 from pathlib import Path
 
@@ -23,6 +24,9 @@ GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 HUB_COPY = "HuggingFaceTB/SmolLM2-135M-Instruct"
 CONTEXT = 8192
 STDERR = 2
+# transformers makes models under settings of the whole process (the default dtype, initialisers that do nothing) and
+# imports its parts when they are first named: two threads in it at once break both, and what is left behind all others.
+BUILDING = threading.Lock()
 
 
 class ModelError(ValueError):
@@ -65,7 +69,9 @@ def _make(ready: Path) -> None:
     with tempfile.TemporaryDirectory(dir=ready.parent, prefix="embedded-") as scratch:
         work = Path(scratch)
         converted = work / "converted"
-        _dequantise(original(work), converted)
+        weights = original(work)
+        with BUILDING:
+            _dequantise(weights, converted)
         converted.rename(ready)
 
 

@@ -3,10 +3,11 @@ from __future__ import annotations
 
 import gc
 import json
+import logging
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -15,7 +16,7 @@ import torch
 
 from backend import embedded
 from backend.capabilities import Capabilities, describe, fusable, stored_precision, unadaptable, unsupported
-from backend.embedded import ModelError, named
+from backend.embedded import BUILDING, ModelError, named
 from backend.settings import Precision
 
 if TYPE_CHECKING:
@@ -27,6 +28,10 @@ ALLOW_LIST = Path(__file__).parents[1] / "assets" / "models.json"
 KEPT = 3
 HUB_SECONDS = 10
 PACKED_ROWS = 32
+# What a model's files are made of, without copies of the weights in other formats.
+FILES = ["*.json", "*.jinja", "*.model", "*.txt", "model*.safetensors"]
+
+log = logging.getLogger("length_lab")
 
 
 @dataclass(frozen=True)
@@ -98,7 +103,6 @@ class Models:
             self._slots.move_to_end(key)
         with slot.lock:
             if slot.loaded is None:
-                self._make_room(self._kept - 1)
                 slot.loaded = self._load(key)
             return slot.loaded
 
@@ -115,7 +119,7 @@ class Models:
     def _load(self, key: tuple[str, str, Path | None]) -> Loaded:
         """Loads, at the cost of all other models where memory is short; runs that go on keep theirs until they end."""
         try:
-            return _load(*key)
+            return _load(*key, lambda: self._make_room(self._kept - 1))
         except Exception as error:
             if not out_of_memory(error):
                 raise
@@ -123,7 +127,7 @@ class Models:
         gc.collect()
         torch.cuda.empty_cache()
         try:
-            return _load(*key)
+            return _load(*key, lambda: self._make_room(0))
         except Exception as error:
             if not out_of_memory(error):
                 raise
@@ -153,25 +157,51 @@ def out_of_memory(error: BaseException) -> bool:
     return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "DefaultCPUAllocator" in str(error)
 
 
-def _load(name: str, precision: str, adapter: Path | None) -> Loaded:
+def _load(name: str, precision: str, adapter: Path | None, make_room: Callable[[], None]) -> Loaded:
+    """make_room: called when all but the weights is there, so that what is refused before costs no model its place."""
     try:
-        return _read(name, precision, adapter)
+        where = _locate(name)
+        with BUILDING:
+            _import()
+            return _read(name, where, precision, adapter, make_room)
     except Exception as error:
         if isinstance(error, ModelError) or out_of_memory(error):
             raise
+        log.error("a model could not be loaded", exc_info=error)
         raise ModelError(_unusable(name, error)) from error
 
 
-def _read(name: str, precision: str, adapter: Path | None) -> Loaded:
+def _import() -> None:
+    """All that loads and runs name of transformers: of a module that two threads import at once, one may see half."""
+    from transformers import (  # noqa: F401
+        AutoConfig,
+        AutoModelForCausalLM,
+        AutoTokenizer,
+        BitsAndBytesConfig,
+        ExponentialDecayLengthPenalty,
+        LogitsProcessorList,
+        RepetitionPenaltyLogitsProcessor,
+        TemperatureLogitsWarper,
+        TopKLogitsWarper,
+        TopPLogitsWarper,
+        modeling_rope_utils,
+    )
+
+    from backend import runner  # noqa: F401
+
+
+def _read(
+    name: str, where: dict[str, Any], precision: str, adapter: Path | None, make_room: Callable[[], None]
+) -> Loaded:
     from transformers import AutoTokenizer
 
-    where = _locate(name)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     config, tokenizer = _config(name, where), AutoTokenizer.from_pretrained(**where)
     reasons = unsupported(config, device)
     if why := reasons.get(precision):
         raise ModelError(why)
     _check_sizes(name, config, tokenizer)
+    make_room()
     model = _weights(name, where, config, precision, device)
     if adapter:
         model = _with_adapter(model, adapter)
@@ -198,7 +228,10 @@ def _locate(name: str) -> dict[str, Any]:
         return common | {"local_files_only": True}
     if Path(source).is_absolute() or source.startswith("."):
         raise ModelError(f"there is no folder '{source}': give one that holds a model saved by transformers")
-    return common | {"local_files_only": not _reachable(source)}
+    reachable = _reachable(source)
+    if reachable:
+        _fetch(source)
+    return common | {"local_files_only": not reachable}
 
 
 def _reachable(repo: str) -> bool:
@@ -220,6 +253,13 @@ def _reachable(repo: str) -> bool:
             f"the hub cannot be reached and '{repo}' is not on this machine: "
             "check the network, or allow and name a local folder"
         ) from error
+
+
+def _fetch(repo: str) -> None:
+    """Fetches a model's files into the hub's cache; here, where other models may be loaded meanwhile."""
+    from huggingface_hub import snapshot_download
+
+    snapshot_download(repo, allow_patterns=FILES)
 
 
 def _gated(repo: str) -> str:
@@ -307,14 +347,14 @@ def _with_adapter(model: PreTrainedModel, adapter: Path) -> PreTrainedModel:
 def _unusable(name: str, error: Exception) -> str:
     from huggingface_hub.errors import GatedRepoError
 
-    if isinstance(error.__cause__, GatedRepoError):
+    if isinstance(error, GatedRepoError) or isinstance(error.__cause__, GatedRepoError):
         return _gated(name)
     return f"'{name}' could not be loaded ({type(error).__name__}: {_first_line(error)}): {_remedy(name)}"
 
 
 def _remedy(name: str) -> str:
     if name == "embedded" and not os.environ.get("SPACE_ID"):
-        return f"delete the folder {embedded.cache() / 'embedded'} and start again, it is made anew"
+        return "its files are whole, so the fault is the lab's: start it again, and set it up anew if that does not help"
     return "its files are damaged, incomplete or of a kind that transformers does not run; fetch or save it again"
 
 

@@ -84,7 +84,7 @@ def main() -> None:
     parser.add_argument(
         "--allow-model", action="append", default=[], metavar="ID", help="one more hub id or local folder"
     )
-    parser.add_argument("--concurrency", type=int, default=1, help="runs at the same time (default 1)")
+    parser.add_argument("--concurrency", type=int, default=8, help="runs at the same time (default 8)")
     parser.add_argument("--share", choices=["yes", "no"], default="no", help="a public address through gradio.live")
     parser.add_argument(
         "--forwarded",

@@ -12,6 +12,7 @@ from app import live
 from app.buttons import QUIET
 from app.view import sentence
 from backend.capabilities import Capabilities
+from backend.settings import counted
 
 PRECISIONS = {
     "bf16": ("bf16", ""),
@@ -151,6 +152,6 @@ def _described(can: Capabilities) -> str:
     name = "SmolLM2-135M-Instruct" if can.model == "embedded" else can.model
     trained = f"trained for {can.training_length:,} tokens" if can.training_length else "training length unknown"
     return (
-        f"{name}, {_parameters(can.parameters)} · {can.layers} layers of {can.heads} heads · {trained} · "
-        f"{can.precision} on {can.device}"
+        f"{name}, {_parameters(can.parameters)} · {counted(can.layers, 'layers')} of {counted(can.heads, 'heads')} · "
+        f"{trained} · {can.precision} on {can.device}"
     )

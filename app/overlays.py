@@ -12,7 +12,7 @@ from app.charts import SERIES_COLOURS, Chart, Drawn
 from app.series import Series, pick, sample
 from backend.components import components
 from backend.positions.policy import Policy
-from backend.settings import RunSettings
+from backend.settings import RunSettings, counted
 
 POINTS = 120
 
@@ -37,7 +37,8 @@ def length(runs: Sequence[Named]) -> Chart:
     data, rows = charts.overlaid(runs, _length)
     layout["yaxis"]["rangemode"] = "tozero"
     ended = [
-        f"{row[0]} {row[1]:,} tokens" + (f" (error {charts.signed(row[4])})" if row[4] != "" else "") for row in rows
+        f"{row[0]} {counted(row[1], 'tokens')}" + (f" (error {charts.signed(row[4])})" if row[4] != "" else "")
+        for row in rows
     ]
     return Chart(
         data,

@@ -354,7 +354,7 @@ def _unusable(name: str, error: Exception) -> str:
 
 def _remedy(name: str) -> str:
     if name == "embedded" and not os.environ.get("SPACE_ID"):
-        return "its files are whole, so the fault is the lab's: start it again, and set it up anew if that does not help"
+        return "its files are whole, so the fault is the lab's: start it again, and set it up anew if that fails"
     return "its files are damaged, incomplete or of a kind that transformers does not run; fetch or save it again"
 
 

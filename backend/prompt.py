@@ -93,11 +93,18 @@ def _specials(tokenizer: PreTrainedTokenizerBase, words: str) -> list[str]:
 def end_ids(loaded: Loaded) -> list[int]:
     """Ids that end a response: those of the generation config, then the tokenizer's own; none where neither has one.
 
-    Ids that the model cannot write are left out: transformers' generate takes them, and never meets them.
+    Ids that the model cannot write are left out: transformers' generate takes them, and never meets them. ValueError
+    for what is no number.
     """
     config = loaded.model.generation_config
     stored = config.eos_token_id if config else None
     named = [*(stored if isinstance(stored, (list, tuple)) else [stored]), loaded.tokenizer.eos_token_id]
+    for end in named:
+        if end is not None and not isinstance(end, (int, float)):
+            raise ValueError(
+                f"eos_token_id in the generation_config.json of {loaded.capabilities.model!r} is {end!r}: write its "
+                "token ids as numbers"
+            )
     return list(dict.fromkeys(int(end) for end in named if end is not None and 0 <= end < loaded.capabilities.vocab))
 
 

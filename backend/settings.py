@@ -42,7 +42,7 @@ ROOM: dict[Unit, float] = {"tokens": 2, "words": 3, "characters": 0.5}
 MAX_WINDOW = 131_072
 
 
-def counted(number: int, unit: Unit) -> str:
+def counted(number: int, unit: str) -> str:
     """A number with its unit: '1 word', '2 words'."""
     return f"{number:,} {unit.removesuffix('s') if number == 1 else unit}"
 

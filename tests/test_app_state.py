@@ -267,6 +267,14 @@ def handlers(name: str, runs: Runs, models: Sequence[str] = ("embedded",)) -> li
     return [function.fn for function in functions if function.name == name]
 
 
+def test_compare_offers_methods_with_an_adapter_only_where_the_precision_takes_one():
+    [methods] = handlers("methods", Runs())
+    for precision, kept in (("bf16", True), ("int8", True), ("int4", False)):
+        update = methods("embedded", precision, "ldpe", "none", "none", "none")[0]
+        assert ("ldpe" in [value for _, value in update["choices"]]) is kept
+        assert (update.get("value", "ldpe") == "ldpe") is kept
+
+
 def test_stop_ends_the_run_of_its_own_tab_and_no_other():
     of_generate, of_compare, of_long = handlers("halt", runs := Runs())
     visitor, control = SimpleNamespace(session_hash="me"), Control()

@@ -86,3 +86,9 @@ def test_a_run_ends_at_the_end_of_its_tokenizer_too(stored: object, end: int, en
 def test_what_writes_the_end_is_refused_where_there_is_none(changes: dict, tmp_path: Path):
     with pytest.raises(ValueError, match="no token that ends a response"):
         written(save(tmp_path, [-1, VOCAB]), **changes)
+
+
+@pytest.mark.parametrize("stored", ["2", ["</s>"], {"id": 2}])
+def test_an_end_that_is_no_number_is_told(tmp_path: Path, stored: object):
+    with pytest.raises(ValueError, match=r"eos_token_id in the generation_config.json of .* write its token ids"):
+        written(save(tmp_path, stored))

@@ -21,7 +21,16 @@ from app.tabs.generate import Adapters
 from app.view import ended_words, ending, follow, sentence
 from backend.capabilities import Capabilities, unadaptable
 from backend.engine import Control
-from backend.settings import ADAPTER_METHODS, LIMIT_METHODS, LONG_METHODS, MAX_LANDING, Method, RunSettings, Unit
+from backend.settings import (
+    ADAPTER_METHODS,
+    LIMIT_METHODS,
+    LONG_METHODS,
+    MAX_LANDING,
+    Method,
+    RunSettings,
+    Unit,
+    counted,
+)
 
 PLACE = "compare"
 NAMES = ("A", "B", "C", "D")
@@ -178,22 +187,23 @@ def _slot(defaults: dict[str, Any], methods: list[tuple[str, str]], choice: Mode
 def _follow(
     choice: ModelChoice, lab: Any, adapters: Adapters, slots: Sequence[Slot], opens: Callable[..., Any]
 ) -> None:
-    """Lets every setting offer what the chosen model has: methods as soon as it is chosen, compressions once it is
-    loaded."""
+    """Lets every setting offer what the chosen model has: methods as soon as it and its precision are
+    chosen, compressions once it is loaded."""
     pics = [slot.pic for slot in slots]
 
     def compressions(can: Capabilities, *chosen: str) -> dict[Any, Any]:
         choices = controls.offered(controls.pic_options(can))
         return {pic: narrowed(choices, value) for pic, value in zip(pics, chosen, strict=True)}
 
-    def methods(name: str, *chosen: Method) -> list[Any]:
-        choices = _methods(adapters(name))
+    def methods(name: str, precision: str, *chosen: Method) -> list[Any]:
+        choices = _methods(adapters(name, precision))
         return [update for method in chosen for update in _kept(method, name, choices)]
 
     choice.tells(lab, opens, compressions, pics, pics)
-    choice.model.input(
+    gr.on(
+        [choice.model.input, choice.parts["precision"].change],
         methods,
-        [choice.model, *(slot.method for slot in slots)],
+        [choice.model, choice.parts["precision"], *(slot.method for slot in slots)],
         [part for slot in slots for part in (slot.method, slot.pic, slot.ratio)],
         concurrency_limit=None,
         preprocess=False,
@@ -293,8 +303,8 @@ def describe(settings: RunSettings) -> str:
     """A setting in a few words."""
     words = [] if settings.method == "none" else [controls.METHODS[settings.method][0]]
     if settings.steered:
-        unit = "" if settings.goal_unit == "tokens" else f" {settings.goal_unit}"
-        words = [f"{words[0]} {settings.goal}{unit}"]
+        goal = settings.goal if settings.goal_unit == "tokens" else counted(settings.goal, settings.goal_unit)
+        words = [f"{words[0]} {goal}"]
         if settings.landing and settings.method not in LIMIT_METHODS:
             words.append(f"landing {settings.landing}")
     if settings.pic != "none" and settings.ratio != 1:

@@ -157,7 +157,6 @@ def build(prompt: gr.Textbox, choice: ModelChoice, missing: Mapping[Any, str | N
                 100,
                 step=1,
                 label="Target",
-                info="a Han or kana character is a word; a character is what a reader sees as one",
                 elem_id="target",
                 scale=3,
                 interactive=False,
@@ -170,6 +169,10 @@ def build(prompt: gr.Textbox, choice: ModelChoice, missing: Mapping[Any, str | N
                 min_width=110,
                 interactive=False,
             )
+        gr.HTML(
+            '<p class="ll-hint">Each Han or kana character counts as a word; a character is what a reader sees as one, '
+            "a family of emoji too.</p>"
+        )
         parts["landing"] = gr.Slider(
             0,
             32,

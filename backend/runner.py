@@ -66,7 +66,7 @@ class Runner:
         signal: adds its length signal and moves on by n. whole_prompt: one frame for all n (004's own prefill).
         every_row: logits [n, vocabulary] of all rows instead.
         """
-        embeds = self._signalled(tokens, signal)
+        embeds = self.signalled(tokens, signal)
         cache.begin(len(tokens), whole_prompt)
         logits = self._forward(embeds, cache, probe, every_row)
         cache.end()
@@ -101,13 +101,13 @@ class Runner:
         try:
             if self.fused is None:
                 return self.read(read.ids, read.cache, read.probe, read.signal)
-            embeds = self._signalled(read.ids, read.signal)
+            embeds = self.signalled(read.ids, read.signal)
             read.cache.begin(1)
             return embeds[0]
         except Exception as error:
             return error
 
-    def _signalled(self, ids: Tensor, signal: SignalContext | None) -> Tensor:
+    def signalled(self, ids: Tensor, signal: SignalContext | None) -> Tensor:
         """Embeddings [n, d] with the length signal, which moves on by n."""
         embeds = self._embedded(ids)
         if signal is not None:

@@ -265,7 +265,7 @@ def test_a_limit_is_told_in_tokens_whatever_the_unit_of_targets():
 def test_a_run_that_fails_keeps_its_text_and_says_one_sentence(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     from backend.runner import Runner
 
-    own, calls = Runner.read, []
+    own, calls = Runner.signalled, []
 
     def read(self, *args, **kwargs):
         calls.append(1)
@@ -273,7 +273,7 @@ def test_a_run_that_fails_keeps_its_text_and_says_one_sentence(run, tmp_path: Pa
             raise RuntimeError("the device is gone")
         return own(self, *args, **kwargs)
 
-    monkeypatch.setattr(Runner, "read", read)
+    monkeypatch.setattr(Runner, "signalled", read)
     file = tmp_path / "run.json"
     done = run(*ASK, "--save", str(file))
     said = "The run failed after 3 tokens (RuntimeError: the device is gone): try again, or change the settings."

@@ -185,13 +185,13 @@ def tokens_of(lab: Lab, asked: RunSettings) -> list[int]:
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Grows by the number of tokens of each forward call."""
     calls: list[int] = []
-    own = Runner.read
+    own = Runner.signalled
 
     def counted(self, tokens, *args, **kwargs):
         calls.append(len(tokens))
         return own(self, tokens, *args, **kwargs)
 
-    monkeypatch.setattr(Runner, "read", counted)
+    monkeypatch.setattr(Runner, "signalled", counted)
     return calls
 
 
@@ -394,7 +394,7 @@ def test_stop_frees_compute_within_a_token(after: int, small: Lab, ask, reads: l
 
 
 def test_stop_from_another_thread_while_the_model_computes(small: Lab, ask, monkeypatch: pytest.MonkeyPatch):
-    control, calls, own = Control(), [], Runner.read
+    control, calls, own = Control(), [], Runner.signalled
 
     def stopping(self, *args, **kwargs):
         calls.append(1)
@@ -404,13 +404,13 @@ def test_stop_from_another_thread_while_the_model_computes(small: Lab, ask, monk
             thread.join()
         return own(self, *args, **kwargs)
 
-    monkeypatch.setattr(Runner, "read", stopping)
+    monkeypatch.setattr(Runner, "signalled", stopping)
     *steps, finish = small.stream(ask(max_new_tokens=200), control)
     assert finish.reason == "stopped" and len(calls) == 6 and len(steps) in (5, 6)
 
 
 def test_stop_while_a_long_prompt_is_read(small: Lab, ask, monkeypatch: pytest.MonkeyPatch):
-    control, calls, own = Control(), [], Runner.read
+    control, calls, own = Control(), [], Runner.signalled
 
     def stopping(self, *args, **kwargs):
         calls.append(1)
@@ -418,7 +418,7 @@ def test_stop_while_a_long_prompt_is_read(small: Lab, ask, monkeypatch: pytest.M
             control.stop()
         return own(self, *args, **kwargs)
 
-    monkeypatch.setattr(Runner, "read", stopping)
+    monkeypatch.setattr(Runner, "signalled", stopping)
     events = list(small.stream(ask(prompt="It rains. " * 400), control))
     assert len(calls) == 2 and len(events) == 1
     assert events[0].reason == "stopped" and events[0].tokens == 0 and events[0].text == ""
@@ -506,7 +506,7 @@ def test_another_layer_and_head_can_be_watched(small: Lab, ask):
 
 def failing(monkeypatch: pytest.MonkeyPatch, error: Exception, reads: int) -> None:
     """Lets every forward call after the first `reads` raise."""
-    own, calls = Runner.read, []
+    own, calls = Runner.signalled, []
 
     def read(self, *args, **kwargs):
         calls.append(1)
@@ -514,7 +514,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: Exception, reads: int) -> No
             raise error
         return own(self, *args, **kwargs)
 
-    monkeypatch.setattr(Runner, "read", read)
+    monkeypatch.setattr(Runner, "signalled", read)
 
 
 @pytest.mark.parametrize(

@@ -108,9 +108,9 @@ def test_a_batch_ends_with_a_sentence(damage: Damage, sampling: Sampling):
 
 
 def test_landing_ends_with_a_sentence():
-    landing = Landing(None, tiny_tokenizer(), [2], 2, 0, "tokens", 9, lambda: False)  # type: ignore[arg-type]
+    landing = Landing(tiny_tokenizer(), [2], 2, 0, "tokens", 9, lambda: False)
     with pytest.raises(FloatingPointError, match=TOLD):
-        landing.token(torch.full((128,), math.nan), None, None, [], 4)  # type: ignore[arg-type]
+        next(landing.token(torch.full((128,), math.nan), None, None, [], 4))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("values, fine", [

@@ -78,7 +78,7 @@ def test_landing_on_the_cap_is_no_cut(tmp_path):
 
 def test_full_stops_are_tokens_of_their_own(lab):
     tokenizer = lab.models.load("embedded").tokenizer
-    landing = Landing(None, tokenizer, [0], 1, 0, "tokens", 9, lambda: False)
+    landing = Landing(tokenizer, [0], 1, 0, "tokens", 9, lambda: False)
     word = tokenizer.encode("blue", add_special_tokens=False)
     assert [tokenizer.decode([*word, token]) for token in landing._stops("It is blue")] == ["blue.", "blue!", "blue?"]
     assert all(tokenizer.decode([token]) in "。！？" for token in landing._stops("今天很好"))
@@ -131,7 +131,7 @@ def test_what_landing_ends_is_a_sentence(lab, target):
 
 
 def test_a_stop_is_heard_while_endings_are_tried(lab, monkeypatch):
-    control, read = Control(), Runner.read
+    control, read = Control(), Runner.signalled
     events = lab.stream(ask(target=30, landing=32), control)
     tokens = [next(events).token for _ in range(30 - REACH)]
 
@@ -141,7 +141,7 @@ def test_a_stop_is_heard_while_endings_are_tried(lab, monkeypatch):
         return read(self, *given, **more)
 
     calls = []
-    monkeypatch.setattr(Runner, "read", stopping)
+    monkeypatch.setattr(Runner, "signalled", stopping)
     rest = list(events)
     assert len(tokens) == 30 - REACH and rest[-1].reason == "stopped" and len(calls) <= 34
 

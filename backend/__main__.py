@@ -158,8 +158,6 @@ def _generate(options: argparse.Namespace) -> int:
         raise ValueError(f"--save {options.save}: there is no folder {options.save.absolute().parent}")
     if options.save and options.save.is_dir():
         raise ValueError(f"--save {options.save}: this is a folder, name a file in it")
-    # What a failed run says to people is its Finish, not the traceback that the lab logs.
-    logging.getLogger("length_lab").addHandler(logging.NullHandler())
     lab = _lab(options)
     finish = _write(lab, settings, options.json, options.save)
     print(_summary(settings, finish), file=sys.stderr)
@@ -256,6 +254,8 @@ def _summary(settings: RunSettings, finish: Finish) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     let_any_text_through()
+    # What a failed run or load says to people is its sentence, not the traceback that the lab logs.
+    logging.getLogger("length_lab").addHandler(logging.NullHandler())
     options = parser().parse_args(arguments)
     try:
         return options.run(options)

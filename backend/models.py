@@ -349,12 +349,15 @@ def _unusable(name: str, error: Exception) -> str:
 
     if isinstance(error, GatedRepoError) or isinstance(error.__cause__, GatedRepoError):
         return _gated(name)
-    return f"'{name}' could not be loaded ({type(error).__name__}: {_first_line(error)}): {_remedy(name)}"
+    # What cannot be imported is no fault of the model's files.
+    remedy = "start the lab again" if isinstance(error, ImportError) else _remedy(name)
+    return f"'{name}' could not be loaded ({type(error).__name__}: {_first_line(error)}): {remedy}"
 
 
 def _remedy(name: str) -> str:
     if name == "embedded" and not os.environ.get("SPACE_ID"):
-        return "its files are whole, so the fault is the lab's: start it again, and set it up anew if that fails"
+        made = embedded.cache() / "embedded"
+        return f"start the lab again; if it fails again, delete the folder {made}, which is then made anew"
     return "its files are damaged, incomplete or of a kind that transformers does not run; fetch or save it again"
 
 

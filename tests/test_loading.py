@@ -96,12 +96,17 @@ def test_what_is_packed_and_run_while_another_is_loaded_is_the_same(
     ]
 
 
-@pytest.mark.parametrize("error", [ImportError("cannot import name 'x' from partially initialized module"), OSError()])
-def test_a_fault_of_the_process_takes_no_model_and_no_file(
-    error: Exception, tiny_folder: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, caplog
+@pytest.mark.parametrize("name", ["qwen2", "embedded"])
+@pytest.mark.parametrize("error", [
+    ImportError("cannot import name 'x' from partially initialized module"), ModuleNotFoundError("No module named 'y'"),
+    RuntimeError("Tensor on device meta"), OSError("no such file"),
+], ids=lambda error: type(error).__name__)
+def test_a_failed_load_takes_no_models_place_and_is_logged(
+    error: Exception, name: str, tiny_folder: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, caplog
 ):
     held, other = str(tiny_folder("llama")), str(tiny_folder("qwen2"))
-    models = Models([held, other, "embedded"], kept=1)
+    asked = other if name == "qwen2" else name
+    models = Models([held, asked], kept=1)
     before = models.load(held, "fp32")
 
     def fails(*_: Any, **__: Any) -> None:
@@ -109,10 +114,18 @@ def test_a_fault_of_the_process_takes_no_model_and_no_file(
 
     with monkeypatch.context() as broken:
         broken.setattr(transformers.AutoTokenizer, "from_pretrained", fails)
-        for name in (other, "embedded"):
-            with pytest.raises(ModelError, match="could not be loaded") as told:
-                models.load(name, "fp32")
-            assert "delete" not in str(told.value)
+        with pytest.raises(ModelError, match="could not be loaded") as told:
+            models.load(asked, "fp32")
     assert "Traceback" in caplog.text
+    if isinstance(error, ImportError):
+        assert "start the lab again" in str(told.value) and "delete" not in str(told.value)
     assert models.load(held, "fp32") is before
-    assert models.load(other, "fp32").capabilities.family == "qwen2"
+    assert models.load(asked, "fp32").model.dtype == torch.float32
+
+
+def test_a_folder_that_cannot_be_loaded_is_one_sentence_in_a_terminal(tiny_folder: Callable[..., Path]):
+    folder = tiny_folder("llama")
+    (folder / "tokenizer.json").write_text("{")
+    command = [sys.executable, "-m", "backend", "capabilities", "--model", str(folder), "--allow-model", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2 and "Traceback" not in done.stderr and "fetch or save it again" in done.stderr

@@ -11,16 +11,13 @@ import threading
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor
 
 from backend.cache import FramedCache
 from backend.probes import Probe
 from backend.signals import SignalContext
-
-if TYPE_CHECKING:
-    from backend.runner import Runner
 
 # Runs that write at a time; the others wait in turn.
 MOST = 48
@@ -42,6 +39,21 @@ class Read(NamedTuple):
 
 
 Asks = Generator[Any, Tensor, None]
+
+
+class Reader(Protocol):
+    """What reads for the runs: a `Runner`, by its methods of these names."""
+
+    def read(
+        self,
+        tokens: Tensor,
+        cache: FramedCache,
+        probe: Probe | None = None,
+        signal: SignalContext | None = None,
+        whole_prompt: bool = False,
+    ) -> Tensor: ...
+
+    def read_tokens(self, reads: Sequence[Read]) -> list[Tensor | Exception]: ...
 
 
 @dataclass(eq=False)
@@ -74,10 +86,10 @@ class _Row:
 
 
 class Scheduler:
-    """Runs on one runner, from any number of threads. most: of them that write at a time."""
+    """Runs on one loaded model, from any number of threads. most: of them that write at a time."""
 
-    def __init__(self, runner: Runner, most: int = MOST):
-        self.runner, self.most = runner, most
+    def __init__(self, reader: Reader, most: int = MOST):
+        self.reader, self.most = reader, most
         self._changed = threading.Condition()
         self._rows: list[_Row] = []
         self._thread: threading.Thread | None = None
@@ -151,12 +163,12 @@ class Scheduler:
             row.chunks += 1
             self._told(row, self._chunk(chunk))
         tokens = [(row, row.read) for row in rows if row.read is not None and len(row.read.ids) == 1]
-        for (row, _), logits in zip(tokens, self.runner.read_tokens([read for _, read in tokens]), strict=True):
+        for (row, _), logits in zip(tokens, self.reader.read_tokens([read for _, read in tokens]), strict=True):
             self._told(row, logits)
 
     def _chunk(self, read: Read) -> Tensor | Exception:
         try:
-            return self.runner.read(read.ids, read.cache, read.probe, read.signal, read.whole)
+            return self.reader.read(read.ids, read.cache, read.probe, read.signal, read.whole)
         except Exception as error:
             return error
 

@@ -377,13 +377,13 @@ def test_methods_to_compare_follow_the_model(tiny_folder):
     other = str(tiny_folder("gpt_neox"))
     [methods] = handlers("methods", Runs(), ["embedded", other])
     chosen = ["sft_ntk", "ldpe", "prompted", "none"]
-    for name in ("embedded", other):
-        offered = {method for method, why in available(name).items() if why is None}
-        updates = methods(name, *chosen)
+    for name, precision in ((name, precision) for name in ("embedded", other) for precision in ("bf16", "int4")):
+        offered = {method for method, why in available(name, precision).items() if why is None}
+        updates = methods(name, precision, *chosen)
         for method, update in zip(chosen, updates[::3], strict=True):
             assert {value for _, value in update["choices"]} == offered
             assert update.get("value", method) == (method if method in offered else "none")
-        assert updates[1:3] == (["ntk", 16] if name == "embedded" else ["none", 1])
+        assert updates[1:3] == (["ntk", 16] if "sft_ntk" in offered else ["none", 1])
         assert updates[4:6] == [gr.skip()] * 2
 
 

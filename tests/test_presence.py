@@ -155,8 +155,10 @@ def unheard(visitor: Visitor) -> None:
     for route in ("run/preview", "run/generate"):
         named = {"session_hash": visitor.session + route[-3:]}
         assert visitor.http.post(f"{API}/{route}", json={"data": []} | named).status_code >= 400
-    served = {"data": None, "component_id": 1, "session_hash": visitor.session + "c", "fn_name": "none"}
-    assert visitor.http.post(f"{API}/component_server", json=served).status_code == 404
+    asked = {"data": None, "session_hash": visitor.session + "c", "fn_name": "none"}
+    there = next(iter(visitor.served.page.blocks))
+    for component, refused in ((there, 404), (-1, 400)):
+        assert visitor.http.post(f"{API}/component_server", json=asked | {"component_id": component}).status_code == refused
 
 
 def alive() -> int:

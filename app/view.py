@@ -15,7 +15,7 @@ from app.runs import PERIOD, Run, batches
 from app.series import Series
 from app.share import explain
 from backend.capabilities import Capabilities
-from backend.settings import LIMIT_METHODS, RunSettings, counted
+from backend.settings import LIMIT_METHODS, RunSettings, counted, noun
 from backend.signals.units import characters, words
 from backend.steps import Finish, Step
 from backend.trace import Trace
@@ -210,8 +210,7 @@ def ended_words(finish: Finish, settings: RunSettings) -> str:
     words = f"{finish.ended.capitalize()} after {counted(finish.tokens, 'tokens')} in {finish.decode_seconds:.1f} s"
     if finish.error is not None:
         aim = "limit" if settings.method in LIMIT_METHODS else "target"
-        unit = settings.goal_unit.removesuffix("s") if abs(finish.error) == 1 else settings.goal_unit
-        words += f", {charts.signed(finish.error)} {unit} from the {aim}"
+        words += f", {charts.signed(finish.error)} {noun(finish.error, settings.goal_unit)} from the {aim}"
     return " ".join([words + ".", *finish.notes])
 
 

@@ -42,9 +42,14 @@ ROOM: dict[Unit, float] = {"tokens": 2, "words": 3, "characters": 0.5}
 MAX_WINDOW = 131_072
 
 
+def noun(number: int, unit: str) -> str:
+    """The unit as it stands after a number: 'word' after 1 and −1, else 'words'."""
+    return unit.removesuffix("s") if abs(number) == 1 else unit
+
+
 def counted(number: int, unit: str) -> str:
     """A number with its unit: '1 word', '2 words'."""
-    return f"{number:,} {unit.removesuffix('s') if number == 1 else unit}"
+    return f"{number:,} {noun(number, unit)}"
 
 
 def cap_for(method: Method, target: int, limit: int, unit: Unit) -> int:

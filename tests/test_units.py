@@ -119,4 +119,5 @@ def test_the_loop_closes_on_the_goal(script):
 def test_prompted_names_the_target():
     assert prompted("Why?", 112, "tokens") == "Answer the following question in 112 tokens:\nWhy?"
     assert prompted("Why?", 1, "words") == "Answer the following question in 1 word:\nWhy?"
+    assert prompted("Why?", 2000, "words") == "Answer the following question in 2000 words:\nWhy?"
     assert prompted("Why?", 20, "characters") == "Answer the following question in 20 characters:\nWhy?"

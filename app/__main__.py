@@ -15,7 +15,7 @@ os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 
-from app import connections, ending, front, live, log, page, theme
+from app import connections, ending, front, live, log, options, page, theme
 from app.limits import MB, Limits
 from app.runs import Runs
 from app.shares import Shares
@@ -98,19 +98,19 @@ def main() -> None:
     parser.add_argument(
         "--allow-frame", action="append", default=[], metavar="ORIGIN", help="a site that may show the lab in a frame"
     )
-    Shares.add_to(parser)
-    Limits.add_to(parser)
+    options.add_to(parser, "shares", Shares)
+    options.add_to(parser, "limits", Limits)
     given = parser.parse_args()
     # Where it is not told whom to believe, the server believes whatever asks from this machine.
     os.environ["FORWARDED_ALLOW_IPS"] = given.forwarded
-    limits, share = Limits.of(given), given.share == "yes"
+    limits, share = options.of(Limits, given), given.share == "yes"
     try:
         names = allowed(given.models, given.allow_model)
     except ModelError as error:
         parser.error(str(error))
     log.bound(int(limits.log_kb * 1000))
     lab, runs = Lab(Models(names)), Runs()
-    demo = page.build(lab, available, runs, given.concurrency, Shares.of(given))
+    demo = page.build(lab, available, runs, given.concurrency, options.of(Shares, given))
     try:
         sites = Sites.of(given.host, given.allow_host, given.allow_frame, share)
         if share or os.environ.get("SPACE_HOST"):

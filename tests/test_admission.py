@@ -11,6 +11,7 @@ from itertools import product
 import pytest
 from visiting import API, Served, Visitor, eventually, serving
 
+from app import options
 from app.shares import Shares
 
 SHARES = Shares(visitor_runs=3, visitor_presses=40, address_visitors=2)
@@ -158,11 +159,11 @@ def test_a_class_of_sixty_behind_one_address_is_let_in(held_lab):
 
 def test_each_share_is_an_option():
     parser = argparse.ArgumentParser()
-    Shares.add_to(parser)
-    assert Shares.of(parser.parse_args([])) == Shares()
+    options.add_to(parser, "shares", Shares)
+    assert options.of(Shares, parser.parse_args([])) == Shares()
     for share in fields(Shares):
         option = f"--{share.name.replace('_', '-')}"
-        assert getattr(Shares.of(parser.parse_args([option, "7"])), share.name) == 7
+        assert getattr(options.of(Shares, parser.parse_args([option, "7"])), share.name) == 7
         for wrong in ("0", "-1", "1.5", "many", ""):
             with pytest.raises(SystemExit):
                 parser.parse_args([option, wrong])

@@ -171,7 +171,7 @@ class Admission(Queue):
             if line.concurrency_limit is not None and line.current_concurrency >= line.concurrency_limit:
                 continue
             for event in line.queue:
-                if not event.fn.types_generator or self.present.readers[event.session_hash]:
+                if not self._unread_run(event):
                     line.queue.remove(event)
                     return [event], False, line.concurrency_id
         return None
@@ -240,9 +240,12 @@ class Admission(Queue):
             if now - self._seen[session] > self.shares.kept_seconds or place >= PLACES:
                 self.forget(session)
 
+    def _unread_run(self, event: Event) -> bool:
+        """Whether it is a run that nobody reads."""
+        return event.fn.types_generator and not self.present.readers[event.session_hash]
+
     def _waits_unread(self, event: Event) -> bool:
-        unread = event.fn.types_generator and not self.present.readers[event.session_hash]
-        return unread and event in self.event_queue_per_concurrency_id[event.concurrency_id].queue
+        return self._unread_run(event) and event in self.event_queue_per_concurrency_id[event.concurrency_id].queue
 
     def forget(self, session: str) -> None:
         """Keeps nothing of a session."""

@@ -82,7 +82,7 @@ def endpoint(
                         continue
                     new = [_fields(step, probes) for step in view.trace.steps[len(told) :]]
                     told += new
-                    text = "".join(step.text for step in view.trace.steps if not step.thinking)
+                    text = view.series.answer
                     if not view.ended:
                         yield {"text": text, "finish": None, "steps": new}
                 finish = asdict(view.series.finish) if view.series.finish else None

@@ -152,14 +152,7 @@ def build(prompt: gr.Textbox, choice: ModelChoice, missing: Mapping[Any, str | N
         parts["method"] = live.choice("method", "Method", method_options(missing), "none")
         with gr.Row():
             parts["target"] = gr.Slider(
-                1,
-                1000,
-                100,
-                step=1,
-                label="Target",
-                elem_id="target",
-                scale=3,
-                interactive=False,
+                1, 1000, 100, step=1, label="Target", elem_id="target", scale=3, interactive=False
             )
             parts["unit"] = gr.Dropdown(
                 ["tokens", "words", "characters"],

@@ -19,11 +19,13 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.bodies import UPLOAD
+from app.limits import MB
 from app.shares import Shares
 from app.visitors import visitor
 
-UPLOAD = "/gradio_api/upload"
-MB, LEAST = 1_000_000, 16_000
+# Bytes that a file counts for beside what it holds.
+LEAST = 16_000
 # How many visitors' files there is room for; seconds after which a file that is nobody's goes.
 VISITORS, OLD = 8, 3600
 

@@ -100,7 +100,7 @@ class Runner:
         """The embedding [d] of a token for which the cache has opened a chunk; without a fused path its logits."""
         try:
             if self.fused is None:
-                return self.read(read.ids, read.cache, read.probe, read.signal)
+                return self.read(*read)
             embeds = self.signalled(read.ids, read.signal)
             read.cache.begin(1)
             return embeds[0]

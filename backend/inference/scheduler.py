@@ -42,16 +42,9 @@ Asks = Generator[Any, Tensor, None]
 
 
 class Reader(Protocol):
-    """What reads for the runs: a `Runner`, by its methods of these names."""
+    """What reads for the runs: a `Runner`. read: takes the fields of one `Read`."""
 
-    def read(
-        self,
-        tokens: Tensor,
-        cache: FramedCache,
-        probe: Probe | None = None,
-        signal: SignalContext | None = None,
-        whole_prompt: bool = False,
-    ) -> Tensor: ...
+    def read(self, *read: Any) -> Tensor: ...
 
     def read_tokens(self, reads: Sequence[Read]) -> list[Tensor | Exception]: ...
 
@@ -93,11 +86,6 @@ class Scheduler:
         self._changed = threading.Condition()
         self._rows: list[_Row] = []
         self._thread: threading.Thread | None = None
-
-    @property
-    def waiting(self) -> int:
-        """Runs that have not begun to write."""
-        return max(0, len(self._rows) - self.most)
 
     def stream(self, run: Asks) -> Iterator[Any]:
         """The run's events. It goes on to the next one only when that is asked for; what it raises is raised here.
@@ -168,7 +156,7 @@ class Scheduler:
 
     def _chunk(self, read: Read) -> Tensor | Exception:
         try:
-            return self.reader.read(read.ids, read.cache, read.probe, read.signal, read.whole)
+            return self.reader.read(*read)
         except Exception as error:
             return error
 

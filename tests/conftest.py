@@ -149,3 +149,16 @@ def held_lab():
     lab = Held(["embedded"])
     lab.capabilities()
     return lab
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A browser of the system's Chromium."""
+    from playwright.sync_api import sync_playwright
+
+    from app.chromium import launch
+
+    with sync_playwright() as playwright:
+        opened = launch(playwright)
+        yield opened
+        opened.close()

@@ -13,12 +13,11 @@ from urllib.parse import parse_qs, urlencode, urlparse
 
 import pytest
 from held import Held
-from playwright.sync_api import Browser, BrowserContext, Page, Route, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
 from app import __main__ as app
 from app import page as lab_page
 from app import presets
-from app.chromium import launch
 from app.runs import Runs
 from app.shares import Shares
 from backend.adapters import available
@@ -69,14 +68,6 @@ def demo(lab, runs) -> lab_page.Page:
 def address(demo) -> Iterator[str]:
     yield app.serve(demo)
     demo.close()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        opened = launch(playwright)
-        yield opened
-        opened.close()
 
 
 class Visitor:

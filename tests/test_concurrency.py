@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 import torch
 from policies import POLICIES, asking
 from reading import IDS, run
+from threads import at_once
 
 from backend import Lab
 from backend.engine import Control
@@ -24,19 +26,7 @@ def tokens(lab: Lab, asked: RunSettings, control: Control | None = None) -> list
 
 def together(lab: Lab, all_asked: Sequence[RunSettings]) -> list[list[int]]:
     """Tokens of these runs, each on its own thread, all begun at once."""
-    found: list[list[int]] = [[] for _ in all_asked]
-    begin = threading.Barrier(len(all_asked))
-
-    def work(index: int) -> None:
-        begin.wait()
-        found[index] = tokens(lab, all_asked[index])
-
-    threads = [threading.Thread(target=work, args=(index,)) for index in range(len(all_asked))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return found
+    return at_once(*(partial(tokens, lab, asked) for asked in all_asked))
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt_neox", "gptj"])

@@ -7,11 +7,10 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
 from app import __main__ as app
 from app import page as lab_page
-from app.chromium import launch
 from app.runs import Runs
 from app.sites import Sites
 from backend.adapters import available
@@ -45,14 +44,6 @@ class Other(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Nothing."""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        opened = launch(playwright)
-        yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")

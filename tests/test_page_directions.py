@@ -8,18 +8,13 @@ import re
 import numpy as np
 import pytest
 import test_app_browser as on_page
+import test_page_text as beyond
 from PIL import Image
 from playwright.sync_api import Locator, expect
 from scripted import scripted
 from test_app_browser import Visitor, link
 
-from app import page as lab_page
-from app.runs import Runs
-from backend.adapters import available
-from backend.engine import Lab
-from backend.models import Models
-
-address, browser, visit = on_page.address, on_page.browser, on_page.visit
+address, visit, runs, demo = on_page.address, on_page.visit, beyond.runs, beyond.demo
 # Paragraphs, and whether they run from right to left: by their first letter, whatever comes later.
 PARAGRAPHS = {
     "Good morning to all.": False,
@@ -60,18 +55,6 @@ PLACES = """([selector, text]) => {
 def names(tmp_path_factory) -> list[str]:
     """A model that writes ANSWER."""
     return [str(scripted(tmp_path_factory.mktemp("directions"), PIECES))]
-
-
-@pytest.fixture(scope="module")
-def runs() -> Runs:
-    return Runs()
-
-
-@pytest.fixture(scope="module")
-def demo(names, runs) -> lab_page.Page:
-    lab = Lab(Models([*names, "embedded"]))
-    lab.capabilities(names[0])
-    return lab_page.build(lab, available, runs)
 
 
 def check(visitor: Visitor, selector: str) -> None:

@@ -14,7 +14,7 @@ from backend.adapters import available
 from backend.engine import Lab
 from backend.models import Models
 
-address, browser, visit = on_page.address, on_page.browser, on_page.visit
+address, visit = on_page.address, on_page.visit
 BEYOND = "🌊𠮷𝑥👩‍👩‍👧‍👦🇫🇷"
 PIECES = [f" {BEYOND[i % len(BEYOND)]} word{i}" for i in range(120)]
 ANSWER = "".join(PIECES)

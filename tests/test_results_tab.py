@@ -13,10 +13,9 @@ from statistics import NormalDist, fmean, median
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from app import __main__ as app
-from app.chromium import launch
 from backend.evaluation import report
 from backend.evaluation.files import RESULTS
 
@@ -70,14 +69,6 @@ def address() -> Iterator[str]:
     demo = app.make(["embedded"])
     yield app.serve(demo)
     demo.close()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        opened = launch(playwright)
-        yield opened
-        opened.close()
 
 
 def opened(browser: Browser, address: str, width: int, theme: str, wrongs: list[str]) -> Page:

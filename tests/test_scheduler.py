@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -13,6 +13,7 @@ from conftest import tiny_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reading import IDS, loaded, run
+from threads import at_once
 
 from backend import Finish, Lab, RunSettings
 from backend.engine import Control
@@ -50,23 +51,6 @@ def writing(runner: Runner, policy: Policy, prompt: torch.Tensor, count: int) ->
     for _ in range(count):
         yield logits
         logits = yield Read(logits.argmax()[None], cache)
-
-
-def at_once(*works: Callable[[], object]) -> list[object]:
-    found: list[object] = [None] * len(works)
-
-    def work(index: int) -> None:
-        try:
-            found[index] = works[index]()
-        except Exception as error:
-            found[index] = error
-
-    threads = [threading.Thread(target=work, args=(index,)) for index in range(len(works))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return found
 
 
 ROW = st.tuples(st.sampled_from(POLICIES), st.integers(1, len(IDS)), st.integers(0, 14))

@@ -158,7 +158,8 @@ def unheard(visitor: Visitor) -> None:
     asked = {"data": None, "session_hash": visitor.session + "c", "fn_name": "none"}
     there = next(iter(visitor.served.page.blocks))
     for component, refused in ((there, 404), (-1, 400)):
-        assert visitor.http.post(f"{API}/component_server", json=asked | {"component_id": component}).status_code == refused
+        answer = visitor.http.post(f"{API}/component_server", json=asked | {"component_id": component})
+        assert answer.status_code == refused
 
 
 def alive() -> int:

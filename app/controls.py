@@ -14,9 +14,8 @@ from app.model import ModelChoice
 from app.share import flat, settings_of
 from backend import adapters
 from backend.adapters import LongformSettings
-from backend.capabilities import Capabilities, unadaptable
+from backend.capabilities import Capabilities
 from backend.settings import (
-    ADAPTER_METHODS,
     CAP,
     LIMIT_METHODS,
     LONG_METHODS,
@@ -298,9 +297,7 @@ def trained_positions(method: Method, model: str) -> LongformSettings | None:
 
 
 def gates(form: Form, can: Capabilities, missing: Mapping[Any, str | None]) -> dict[Any, Any]:
-    """Updates that switch off, with the reason, what the model and its precision do not allow."""
-    if why := unadaptable(can.precision):
-        missing = {**missing, **dict.fromkeys(ADAPTER_METHODS, why)}
+    """Updates that switch off, with the reason, what the model does not allow."""
     window = can.unsupported.get("window", "")
     return {
         form.limit: gr.update(**_limit(missing)),

@@ -172,8 +172,7 @@ def _heeding(options: argparse.Namespace) -> dict[str, Method]:
 
     if not hasattr(options, "target") or hasattr(options, "method"):
         return {}
-    model, precision = getattr(options, "model", "embedded"), getattr(options, "precision", "bf16")
-    trained = adapters.available(model, precision)["ldpe"] is None
+    trained = adapters.available(getattr(options, "model", "embedded"))["ldpe"] is None
     return {"method": "ldpe" if trained else "prompted"}
 
 

@@ -2,8 +2,8 @@
 
 An adapter is a folder with `adapter_config.json` and `adapter_model.safetensors` as peft writes them, and
 `signal.json`. The lab's own lie in `assets/adapters/<method>/`, or in folders below it where a method has adapters
-for several models. Nothing here touches a loaded model: `Models.load(model, precision, adapter=path)` merges the
-LoRA into a copy of its own.
+for several models. Nothing here touches a loaded model: `Models.load(model, precision, adapter=path)` reads the LoRA
+beside it.
 """
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from typing import Any, Literal, cast, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors import SafetensorError, safe_open
 
-from backend.capabilities import unadaptable
 from backend.embedded import HUB_COPY, named
 from backend.positions import Policy
 from backend.settings import ADAPTER_METHODS, Method
@@ -128,19 +127,17 @@ def find(method: Method, model: str) -> Adapter | None:
     return fitting
 
 
-def required(method: Method, model: str, precision: str = "bf16") -> Adapter | None:
+def required(method: Method, model: str) -> Adapter | None:
     """The adapter of a length method, None for one without. ValueError with the reason where it cannot be used."""
-    if method in ADAPTER_METHODS and (why := unadaptable(precision)):
-        raise ValueError(why)
     adapter = find(method, model)
     if adapter is None and method in ADAPTER_METHODS:
-        raise ValueError(_missing(method, model, precision))
+        raise ValueError(_missing(method, model))
     return adapter
 
 
-def available(model: str, precision: str = "bf16") -> dict[str, str | None]:
+def available(model: str) -> dict[str, str | None]:
     """Every length method, with the reason why it cannot be used on a model, or None where it can."""
-    return {method: _missing(method, model, precision) for method in get_args(Method)}
+    return {method: _missing(method, model) for method in get_args(Method)}
 
 
 def save(
@@ -182,11 +179,9 @@ def _folders(method: Method) -> Iterator[Path]:
     return (folder for folder in candidates if any((folder / name).is_file() for name in (CONFIG, WEIGHTS, SIGNAL)))
 
 
-def _missing(method: Method, model: str, precision: str) -> str | None:
+def _missing(method: Method, model: str) -> str | None:
     if method not in ADAPTER_METHODS:
         return None
-    if why := unadaptable(precision):
-        return why
     try:
         if find(method, model):
             return None

@@ -18,6 +18,7 @@ from transformers import PreTrainedModel
 
 from backend.capabilities import LLAMA_SHAPED, head_dim
 from backend.finite import check_finite
+from backend.inference.lora import Lora, attach, beside
 from backend.positions import Policy, Rope
 from backend.positions.policy import NEAR, SQUEEZED
 from backend.signals import SignalSettings, prompt_norms, signal_rows
@@ -85,24 +86,31 @@ def write(
     sampling: Sampling | None = None,
     slots: int = SLOTS,
     policy: Policy | None = None,
+    lora: Lora | None = None,
 ) -> Iterator[tuple[int, Response]]:
     """Write all requests; yields (index of the request, response) as they end, not in order.
 
     room: longest prompt and response together, in tokens. ends: ids of the end mark. signal: shows each request's
-    goal. policy: plain without. ValueError for a model of another shape, a window, a request that needs more room, or
-    a prompt that dynamic PIC would compress by itself; FloatingPointError where the logits are not finite.
+    goal. policy: plain without. lora: of an adapter, for all. ValueError for a model of another shape, a window, a
+    request that needs more room, or a prompt that dynamic PIC would compress by itself; FloatingPointError where the
+    logits are not finite.
     """
     policy = policy or Policy()
     if model.config.model_type not in LLAMA_SHAPED:
         raise ValueError(f"batches need a model of the families {', '.join(sorted(LLAMA_SHAPED))}")
     if policy.window is not None:
         raise ValueError("batches have no Λ window: write such responses one by one")
-    return _Batch(model, ends, room, signal, sampling or Sampling(), slots, policy).responses(requests)
+    attach(model)
+    return _Batch(model, ends, room, signal, sampling or Sampling(), slots, policy, lora).responses(requests)
 
 
 class _Batch:
-    def __init__(self, model, ends: list[int], room: int, signal, sampling: Sampling, slots: int, policy: Policy):
+    def __init__(
+        self, model, ends: list[int], room: int, signal, sampling: Sampling, slots: int, policy: Policy,
+        lora: Lora | None,
+    ):  # fmt: skip
         config = model.config
+        self.lora = lora
         self.model, self.body, self.ends, self.signal = model, model.base_model, ends, signal
         self.device, self.dtype = model.device, model.dtype
         self.policy, self.rope = policy, Rope.of(config, policy.base_factor)
@@ -231,8 +239,9 @@ class _Batch:
         x = F.embedding(tokens.to(self.device), self.model.get_input_embeddings().weight)
         if self.signal is not None:
             x = (x + self._signal(places, rows, x.shape[-1]).to(x.device)).to(x.dtype)
-        for index, block in enumerate(self.body.layers):
-            x = self._block(block, index, x, attend)
+        with beside([self.lora]):
+            for index, block in enumerate(self.body.layers):
+                x = self._block(block, index, x, attend)
         return self.body.norm(x)
 
     def _block(self, block, index: int, x: Tensor, attend) -> Tensor:

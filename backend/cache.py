@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from backend.inference.lora import Lora
 from backend.kernels.flash import serves
 from backend.positions import CAPPED, NEAR, SQUEEZED, Policy, Rope
 
@@ -98,12 +99,14 @@ class FramedCache:
 
     Use: `begin(n)`, then for each layer `write(layer, k, v)` and, in the order of the groups, `move(layer, group)`
     before the keys of that group are read, then `end()`. rope None: no rotation (ALiBi).
-    rotations: number of key rotations per layer so far. chunk: the one under way, or the last one. stopped: whether the
-    chunk under way is to be given up, which leaves the cache of no use.
+    lora: the adapter whose keys and values these are. rotations: number of key rotations per layer so far. chunk: the
+    one under way, or the last one. stopped: whether the chunk under way is to be given up, which leaves the cache of no
+    use.
     """
 
     def __init__(self, shape: Shape, policy: Policy, rope: Rope | None, room: int = 256):
         self.shape, self.policy, self.rope = shape, policy, rope
+        self.lora: Lora | None = None
         self.length = 0
         self.rotations = 0
         self.stopped: Callable[[], bool] = _never

@@ -131,16 +131,6 @@ def rotated(config: PreTrainedConfig) -> int:
     return int(head_dim(config) * rope.get("partial_rotary_factor", 1.0)) if heeded else head_dim(config)
 
 
-def unadaptable(precision: str) -> str | None:
-    """Why a length method with an adapter cannot run at a precision, and what to do instead; None where it can."""
-    if precision != "int4":
-        return None
-    return (
-        "int4 rounds away what the adapter of a length method has learned: choose bf16, fp32, int8 or 4bit for it, or "
-        "a method without an adapter (none, prompted or exp_decay)"
-    )
-
-
 def fusable(config: PreTrainedConfig) -> bool:
     """Whether the fused path on the CPU covers such a model, with int8 and int4 weights of the lab's own."""
     # The compiler behind it takes a second to import, which the page does not wait for when it starts.

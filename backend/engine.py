@@ -136,7 +136,7 @@ class Lab:
         """The loaded model, and the method's adapter where it has one."""
         adapter = self._adapter
         if adapter is None or adapter.method != settings.method:
-            adapter = adapters.required(settings.method, settings.model, settings.precision)
+            adapter = adapters.required(settings.method, settings.model)
         loaded = self.models.load(settings.model, settings.precision, adapter.path if adapter else None)
         if adapter is not None:
             adapter.check_width(loaded.capabilities.width)

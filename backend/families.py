@@ -17,6 +17,7 @@ from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
 
 from backend.attention import NAME, current_frame, framed_attention
 from backend.capabilities import unrunnable
+from backend.inference import lora
 
 _attaching = threading.Lock()
 
@@ -48,6 +49,7 @@ def attach(model: PreTrainedModel) -> PreTrainedModel:
             FAMILIES[model.config.model_type](model)
             model.config._attn_implementation = NAME
             layers(model)[0].register_forward_hook(_first_layer)
+            lora.attach(model)
             model.framed_attached = True
     return model
 

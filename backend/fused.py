@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -20,16 +22,19 @@ from transformers import PreTrainedModel
 from backend.attention import attend
 from backend.cache import FramedCache, Shape
 from backend.capabilities import fusable, head_dim
+from backend.inference.lora import Lora
 from backend.kernels import decoder, product, rows
+from backend.kernels.lora import Adapted, Joined, joined, loras
 from backend.kernels.place import pasts, places, stored
 from backend.positions import Policy, Rope
+from backend.precision import precision
 from backend.probes import Probe
 
 Norm = tuple[Tensor, float]
 
 
 class Projection(Protocol):
-    """The same projection of all layers: for many rows here, for one in `kernel`."""
+    """The same projections of all layers, joined: for many rows here, for a token each of some in `kernel`."""
 
     kernel: product.Weights
 
@@ -45,7 +50,7 @@ class Plain:
         self.kernel = product.Plain(stored(weight), stored(self.bias.float()))
 
     def __call__(self, layer: int, x: Tensor) -> Tensor:
-        return F.linear(x, self.weight[layer], self.bias[layer])
+        return _linear(x, self.weight[layer], self.bias[layer])
 
 
 class Int8:
@@ -58,7 +63,8 @@ class Int8:
         self.kernel = product.Int8(stored(self.weight), stored(scale), stored(self.bias.float()))
 
     def __call__(self, layer: int, x: Tensor) -> Tensor:
-        return F.linear(x, self.weight[layer].to(x.dtype)) * self.scale[layer].to(x.dtype) + self.bias[layer]
+        wide = _linear(x, self.weight[layer].to(x.dtype))
+        return wide * self.scale[layer].to(x.dtype) + self.bias[layer]
 
 
 class Int4:
@@ -72,7 +78,14 @@ class Int4:
     def __call__(self, layer: int, x: Tensor) -> Tensor:
         weight = torch.empty(self.kernel.weight.shape[1], 2 * self.kernel.weight.shape[2], dtype=x.dtype)
         product.restore(torch.get_num_threads(), self.kernel, layer, stored(weight))
-        return F.linear(x, weight[:, : self.inputs], self.bias[layer])
+        return _linear(x, weight[:, : self.inputs], self.bias[layer])
+
+
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Products in float32 where the processor has none of bfloat16: torch's own take eight times as long there."""
+    if precision(x.device) == "bf16":
+        return F.linear(x, weight, bias)
+    return F.linear(x.float(), weight.float(), None if bias is None else bias.float()).to(x.dtype)
 
 
 def _packed(weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -120,11 +133,10 @@ class Fused:
         self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
         self.width = head_dim(config)
         blocks = model.base_model.layers
-        attention, mlp = [block.self_attn for block in blocks], [block.mlp for block in blocks]
-        self.qkv: Projection = body(*_joined([(x.q_proj, x.k_proj, x.v_proj) for x in attention]))
-        self.out: Projection = body(*_joined([(x.o_proj,) for x in attention]))
-        self.gate_up: Projection = body(*_joined([(x.gate_proj, x.up_proj) for x in mlp]))
-        self.down: Projection = body(*_joined([(x.down_proj,) for x in mlp]))
+        groups = [*zip(*map(_groups, blocks), strict=True)]
+        self.products: list[Projection] = [body(*_weights(group)) for group in groups]
+        self.adapted = [Adapted.of(model, group) for group in groups]
+        self._added: WeakKeyDictionary[Lora, list[Joined]] = WeakKeyDictionary()
         self.layers = [_layer(block) for block in blocks]
         self.norm = _norm(model.base_model.norm)
         self.head: Projection = head(model.get_output_embeddings().weight.detach()[None], None)
@@ -156,22 +168,35 @@ class Fused:
         return out
 
     def _layer(self, layer: Layer, index: int, x: Tensor, cache: FramedCache, probe: Probe | None) -> Tensor:
-        n = x.shape[0]
-        qkv = self.qkv(index, _normed(x, layer.before)).view(n, -1, self.width).transpose(0, 1)
+        n, product = x.shape[0], partial(self._product, index, cache.lora)
+        qkv = product(decoder.QKV, _normed(x, layer.before)).view(n, -1, self.width).transpose(0, 1)
         q, k, v = qkv[: self.heads], qkv[self.heads : -self.kv_heads], qkv[-self.kv_heads :]
         q = _rms(q, layer.q_norm) if layer.q_norm else q
         k = _rms(k, layer.k_norm) if layer.k_norm else k
         mixed = attend(cache, index, q, k, v, self.width**-0.5, probe)
-        x = x + self.out(index, mixed.transpose(0, 1).reshape(n, -1))
-        return x + self.down(index, _gated(self.gate_up(index, _normed(x, layer.after))))
+        x = x + product(decoder.OUT, mixed.transpose(0, 1).reshape(n, -1))
+        return x + product(decoder.DOWN, _gated(product(decoder.GATE_UP, _normed(x, layer.after))))
+
+    def _product(self, layer: int, lora: Lora | None, number: int, x: Tensor) -> Tensor:
+        out = self.products[number](layer, x)
+        if lora is not None:
+            self._joined(lora)[number].add(layer, x, out)
+        return out
+
+    def _joined(self, lora: Lora) -> list[Joined]:
+        """What an adapter adds to every product; made once."""
+        if lora not in self._added:
+            self._added[lora] = [joined(lora, each) for each in self.adapted]
+        return self._added[lora]
 
     @torch.inference_mode()
     def decoded(self, embeds: Tensor, caches: Sequence[FramedCache], probes: Sequence[Probe | None]) -> Tensor:
         """Last hidden states [n, width] of a token of each of n sequences, in float32; each the same whichever are
         beside it. Every cache has opened a chunk of one."""
         past, where, members = pasts(caches), places(caches), torch.get_num_threads()
+        added = loras([self._joined(lora) if (lora := cache.lora) else None for cache in caches], self.adapted)
         work = decoder.work(self._kernel, past, where, embeds.float().numpy(), members)
-        decoder.decode(members, self._kernel, past, where, work)
+        decoder.decode(members, self._kernel, added, past, where, work)
         for row, probe in enumerate(probes):
             if probe is not None:
                 pieces = where.pieces[where.pieces_from[row] : where.pieces_from[row + 1]]
@@ -195,7 +220,7 @@ class Fused:
         norms = [[getattr(layer, name) for layer in self.layers] for name in ("before", "after", "q_norm", "k_norm")]
         none = torch.empty(0, dtype=torch.float32)
         weights = [torch.stack([norm[0].float() if norm else none for norm in each]) for each in norms]
-        products = [each.kernel for each in (self.qkv, self.out, self.gate_up, self.down)]
+        products = [each.kernel for each in self.products]
         return decoder.Layers._make([*products, *map(stored, (*weights, self.norm[0].float())), self.norm[1]])
 
 
@@ -244,14 +269,23 @@ def _layer(block: nn.Module) -> Layer:
     )
 
 
-def _joined(layers: Sequence[tuple[nn.Linear, ...]]) -> tuple[Tensor, Tensor | None]:
+def _groups(block: nn.Module) -> list[tuple[nn.Linear, ...]]:
+    """The projections of the same inputs, as the kernels number them."""
+    attention, mlp = block.self_attn, block.mlp
+    return [
+        (attention.q_proj, attention.k_proj, attention.v_proj), (attention.o_proj,),
+        (mlp.gate_proj, mlp.up_proj), (mlp.down_proj,),
+    ]  # fmt: skip
+
+
+def _weights(layers: Sequence[tuple[nn.Linear, ...]]) -> tuple[Tensor, Tensor | None]:
     """Projections of the same input as one, for all layers: weight [layers, out, in], bias [layers, out].
 
     The modules' own weights become views of it, so that a model is held once.
     """
     weight = torch.stack([torch.cat([linear.weight.detach() for linear in linears]) for linears in layers])
-    for joined, linears in zip(weight, layers, strict=True):
-        for linear, part in zip(linears, joined.split([len(linear.weight) for linear in linears]), strict=True):
+    for together, linears in zip(weight, layers, strict=True):
+        for linear, part in zip(linears, together.split([len(linear.weight) for linear in linears]), strict=True):
             linear.weight.data = part
     if layers[0][0].bias is None:
         return weight, None

@@ -8,19 +8,21 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import torch
 
 from backend import embedded
-from backend.capabilities import Capabilities, describe, fusable, stored_precision, unadaptable, unsupported
+from backend.capabilities import Capabilities, describe, fusable, stored_precision, unsupported
 from backend.embedded import BUILDING, ModelError, named
 from backend.settings import Precision
 
 if TYPE_CHECKING:
     from transformers import BitsAndBytesConfig, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+    from backend.inference.lora import Lora
 
 __all__ = ["Capabilities", "Loaded", "ModelError", "Models", "allowed"]
 
@@ -38,12 +40,14 @@ log = logging.getLogger("length_lab")
 class Loaded:
     """A model ready to run: a transformers causal LM in eval mode without gradients, its tokenizer, its description.
 
-    Shared by every run that asks for the same model: nothing on it may be changed for one of them.
+    Shared by every run that asks for the same model: nothing on it may be changed for one of them. lora: of the
+    adapter that was asked for, which the model itself does not know of.
     """
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     capabilities: Capabilities
+    lora: Lora | None = None
 
 
 def allowed(file: Path | None = None, more: Iterable[str] = ()) -> list[str]:
@@ -69,6 +73,7 @@ def _read_names(file: Path) -> list[str]:
 class _Slot:
     lock: threading.Lock = field(default_factory=threading.Lock)
     loaded: Loaded | None = None
+    loras: dict[Path, Lora] = field(default_factory=dict)
 
 
 class Models:
@@ -80,7 +85,7 @@ class Models:
     def __init__(self, names: Iterable[str] | None = None, kept: int = KEPT) -> None:
         self._names = list(dict.fromkeys(map(named, allowed() if names is None else names)))
         self._kept = kept
-        self._slots: OrderedDict[tuple[str, str, Path | None], _Slot] = OrderedDict()
+        self._slots: OrderedDict[tuple[str, str], _Slot] = OrderedDict()
         self._guard = threading.Lock()
 
     def names(self) -> list[str]:
@@ -88,35 +93,32 @@ class Models:
         return list(self._names)
 
     def load(self, model: str, precision: str = "bf16", adapter: Path | None = None) -> Loaded:
-        """The model at that precision, with the LoRA `adapter` (a peft folder) merged in where one is given.
+        """The model at that precision, and the LoRA of `adapter` (a peft folder) beside it where one is given.
 
-        Callers asking for the same thing at once share one load. Raises ModelError with a sentence that says what
-        to do: name not allowed, no access, damaged files, precision that cannot be had here.
+        Callers asking for the same thing at once share one load; all adapters share one model. Raises ModelError with
+        a sentence that says what to do: name not allowed, no access, damaged files, precision that cannot be had here.
         """
         model = named(model)
         self._check(model, precision)
-        if adapter and (why := unadaptable(precision)):
-            raise ModelError(why)
-        key = (model, precision, adapter.resolve() if adapter else None)
+        key = (model, precision)
         with self._guard:
             slot = self._slots.setdefault(key, _Slot())
             self._slots.move_to_end(key)
         with slot.lock:
             if slot.loaded is None:
                 slot.loaded = self._load(key)
-            return slot.loaded
+            if adapter is None:
+                return slot.loaded
+            folder = adapter.resolve()
+            if folder not in slot.loras:
+                slot.loras[folder] = _lora(folder, slot.loaded.model)
+            return replace(slot.loaded, lora=slot.loras[folder])
 
     def capabilities(self, model: str, precision: str = "bf16") -> Capabilities:
-        """What a model is and which controls it allows; loads it unless it is held, with an adapter or without.
+        """What a model is and which controls it allows. Raises ModelError as `load` does."""
+        return self.load(model, precision).capabilities
 
-        Raises ModelError as `load` does.
-        """
-        model = named(model)
-        with self._guard:
-            held = [slot.loaded for key, slot in self._slots.items() if key[:2] == (model, precision) and slot.loaded]
-        return (held[0] if held else self.load(model, precision)).capabilities
-
-    def _load(self, key: tuple[str, str, Path | None]) -> Loaded:
+    def _load(self, key: tuple[str, str]) -> Loaded:
         """Loads, at the cost of all other models where memory is short; runs that go on keep theirs until they end."""
         try:
             return _load(*key, lambda: self._make_room(self._kept - 1))
@@ -157,13 +159,13 @@ def out_of_memory(error: BaseException) -> bool:
     return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "DefaultCPUAllocator" in str(error)
 
 
-def _load(name: str, precision: str, adapter: Path | None, make_room: Callable[[], None]) -> Loaded:
+def _load(name: str, precision: str, make_room: Callable[[], None]) -> Loaded:
     """make_room: called when all but the weights is there, so that what is refused before costs no model its place."""
     try:
         where = _locate(name)
         with BUILDING:
             _import()
-            return _read(name, where, precision, adapter, make_room)
+            return _read(name, where, precision, make_room)
     except Exception as error:
         if isinstance(error, ModelError) or out_of_memory(error):
             raise
@@ -190,9 +192,7 @@ def _import() -> None:
     from backend import runner  # noqa: F401
 
 
-def _read(
-    name: str, where: dict[str, Any], precision: str, adapter: Path | None, make_room: Callable[[], None]
-) -> Loaded:
+def _read(name: str, where: dict[str, Any], precision: str, make_room: Callable[[], None]) -> Loaded:
     from transformers import AutoTokenizer
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -203,8 +203,6 @@ def _read(
     _check_sizes(name, config, tokenizer)
     make_room()
     model = _weights(name, where, config, precision, device)
-    if adapter:
-        model = _with_adapter(model, adapter)
     model.eval().requires_grad_(False)
     return Loaded(model, tokenizer, describe(name, model, precision, reasons))
 
@@ -326,15 +324,11 @@ def _pack_by_shape(model: PreTrainedModel) -> None:
             layer.support_avx512bf16_for_cpu = layer.support_avx512bf16_for_cpu and whole
 
 
-def _with_adapter(model: PreTrainedModel, adapter: Path) -> PreTrainedModel:
-    """`model`, which nobody else holds, with a LoRA adapter: merged, or active beside quantised weights."""
-    from peft import PeftModel
+def _lora(adapter: Path, model: PreTrainedModel) -> Lora:
+    from backend.inference.lora import Lora
 
     try:
-        if getattr(model, "quantization_method", None) is None:
-            return PeftModel.from_pretrained(model, str(adapter)).merge_and_unload(safe_merge=True)
-        model.load_adapter(str(adapter))
-        return model
+        return Lora.read(adapter, model)
     except Exception as error:
         if out_of_memory(error):
             raise

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +16,7 @@ from backend.attention import Frame, framed
 from backend.cache import FramedCache, Shape
 from backend.families import attach
 from backend.fused import Fused, fits
+from backend.inference.lora import Lora, beside
 from backend.inference.scheduler import Read, Scheduler
 from backend.models import Loaded
 from backend.positions import Policy, Rope
@@ -24,8 +27,8 @@ from backend.signals import SignalContext, add_signal
 class Runner:
     """Runs a model's forward pass under any position policy; holds nothing of a run, so runs may share it.
 
-    exact: through transformers' own modules and kernels, equal to them bit for bit under the plain policy; else fused
-    where the model allows it.
+    Its caches are of the loaded model's adapter, where it has one. exact: through transformers' own modules and
+    kernels, equal to them bit for bit under the plain policy; else fused where the model allows it.
     """
 
     def __init__(self, loaded: Loaded, exact: bool = False):
@@ -38,6 +41,7 @@ class Runner:
             raise ValueError(f"transformers' own modules hold no {precision} weights on the CPU: choose bf16 or fp32")
         self.fused = Fused(self.model, precision) if fused else None
         self.exact = exact
+        self.lora = loaded.lora
         self.scheduler = Scheduler(self)
 
     def cache(self, policy: Policy, room: int = 256) -> FramedCache:
@@ -45,7 +49,15 @@ class Runner:
         about = self.capabilities
         shape = Shape(about.layers, about.kv_heads, about.head_dim, self.model.dtype, self.model.device)
         rope = None if about.position == "alibi" else Rope.of(self.model.config, policy.base_factor)
-        return FramedCache(shape, policy, rope, room)
+        cache = FramedCache(shape, policy, rope, room)
+        cache.lora = self.lora
+        return cache
+
+    def beside(self, lora: Lora | None) -> Runner:
+        """The same whose caches are an adapter's, or nobody's; weights and scheduler are shared."""
+        runner = copy.copy(self)
+        runner.lora = lora
+        return runner
 
     def probe(self, watch) -> Probe:
         """A probe fitted to the model."""
@@ -122,7 +134,7 @@ class Runner:
         if self.fused is not None:
             hidden = self.fused.hidden(embeds, cache, probe)
             return self.fused.logits(hidden if every_row else hidden[-1:])
-        with framed(Frame([cache], [0], probe, self.exact)):
+        with framed(Frame([cache], [0], probe, self.exact)), beside([cache.lora]):
             kept = 0 if every_row else 1
             return self.model(inputs_embeds=embeds[None], use_cache=False, logits_to_keep=kept).logits[0]
 
@@ -141,7 +153,7 @@ class Runner:
             signal.offset += tokens.shape[1]
         for cache, pad in zip(caches, padding, strict=True):
             cache.begin(tokens.shape[1] - pad)
-        with framed(Frame(caches, padding, None, self.exact)):
+        with framed(Frame(caches, padding, None, self.exact)), beside([cache.lora for cache in caches]):
             logits = self.model(inputs_embeds=embeds, use_cache=False, logits_to_keep=1).logits[:, -1]
         for cache in caches:
             cache.end()
@@ -152,8 +164,9 @@ _making = threading.Lock()
 
 
 def runner(loaded: Loaded) -> Runner:
-    """The runner of a loaded model, made once; its packed weights go when the model goes."""
+    """The runner of a loaded model, made once for all its adapters; its packed weights go when the model goes."""
     with _making:
         if not hasattr(loaded.model, "framed_runner"):
-            loaded.model.framed_runner = Runner(loaded)
-        return loaded.model.framed_runner
+            loaded.model.framed_runner = Runner(replace(loaded, lora=None))
+        base = loaded.model.framed_runner
+        return base if loaded.lora is None else base.beside(loaded.lora)

@@ -1,4 +1,4 @@
-"""Adapter folders: what is saved is found, checked and merged; what is damaged says what to do."""
+"""Adapter folders: what is saved is found, checked and read; what is damaged says what to do."""
 import json
 import shutil
 
@@ -10,6 +10,8 @@ from transformers import AutoModelForCausalLM
 
 from backend import adapters, embedded
 from backend.adapters import Adapter, AdapterError, available, find, save
+from backend.positions import Policy
+from backend.runner import runner
 from backend.settings import SIGNAL_METHODS
 from backend.signals import SignalSettings
 from backend.signals.mnt import MntSettings
@@ -74,9 +76,10 @@ def test_a_lora_of_the_embedded_model(models, root):
     assert find("ldpe", "embedded") == saved == find("ldpe", embedded.HUB_COPY)
     saved.check_width(576)
     loaded, plain = models.load("embedded", "bf16", saved.path), models.load("embedded", "bf16")
-    ids = torch.arange(100, 120)[None]
-    assert not torch.equal(loaded.model(ids).logits, plain.model(ids).logits)
-    assert models.load("embedded", "bf16") is plain
+    ids = torch.arange(100, 120)
+    read = [runner(each).read(ids, runner(each).cache(Policy())) for each in (loaded, plain)]
+    assert not torch.equal(*read)
+    assert models.load("embedded", "bf16") is plain and loaded.model is plain.model
 
 
 # Finding

@@ -267,14 +267,6 @@ def handlers(name: str, runs: Runs, models: Sequence[str] = ("embedded",)) -> li
     return [function.fn for function in functions if function.name == name]
 
 
-def test_compare_offers_methods_with_an_adapter_only_where_the_precision_takes_one():
-    [methods] = handlers("methods", Runs())
-    for precision, kept in (("bf16", True), ("int8", True), ("int4", False)):
-        update = methods("embedded", precision, "ldpe", "none", "none", "none")[0]
-        assert ("ldpe" in [value for _, value in update["choices"]]) is kept
-        assert (update.get("value", "ldpe") == "ldpe") is kept
-
-
 def test_stop_ends_the_run_of_its_own_tab_and_no_other():
     of_generate, of_compare, of_long = handlers("halt", runs := Runs())
     visitor, control = SimpleNamespace(session_hash="me"), Control()
@@ -377,13 +369,13 @@ def test_methods_to_compare_follow_the_model(tiny_folder):
     other = str(tiny_folder("gpt_neox"))
     [methods] = handlers("methods", Runs(), ["embedded", other])
     chosen = ["sft_ntk", "ldpe", "prompted", "none"]
-    for name, precision in ((name, precision) for name in ("embedded", other) for precision in ("bf16", "int4")):
-        offered = {method for method, why in available(name, precision).items() if why is None}
-        updates = methods(name, precision, *chosen)
+    for name in ("embedded", other):
+        offered = {method for method, why in available(name).items() if why is None}
+        updates = methods(name, *chosen)
         for method, update in zip(chosen, updates[::3], strict=True):
             assert {value for _, value in update["choices"]} == offered
             assert update.get("value", method) == (method if method in offered else "none")
-        assert updates[1:3] == (["ntk", 16] if "sft_ntk" in offered else ["none", 1])
+        assert updates[1:3] == (["ntk", 16] if name == "embedded" else ["none", 1])
         assert updates[4:6] == [gr.skip()] * 2
 
 

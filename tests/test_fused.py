@@ -13,6 +13,7 @@ from reading import IDS
 from backend import Finish, RunSettings
 from backend.evaluation.perplexity import read, tokenise
 from backend.fused import Fused, Int4, Int8, Plain, fits
+from backend.kernels.decoder import GATE_UP
 
 INPUTS, OUTPUTS = 64, 96
 
@@ -48,7 +49,7 @@ def test_a_model_is_held_once(tiny):
     """The joined weights are the model's own memory, and the model still is what it was."""
     model, own = tiny("qwen2"), tiny("qwen2")
     fused = Fused(model, "fp32")
-    assert model.model.layers[1].mlp.up_proj.weight.data_ptr() == fused.gate_up.weight[1, 128:].data_ptr()
+    assert model.model.layers[1].mlp.up_proj.weight.data_ptr() == fused.products[GATE_UP].weight[1, 128:].data_ptr()
     assert fused.head.weight.data_ptr() == model.get_output_embeddings().weight.data_ptr()
     assert torch.equal(model(IDS[None]).logits, own(IDS[None]).logits)
 

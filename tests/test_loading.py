@@ -25,6 +25,7 @@ PROGRAM = """
 import json, sys, threading
 from pathlib import Path
 import torch
+from backend.inference.lora import attach, beside
 from backend.models import Models
 
 asked = json.loads(sys.argv[1])
@@ -34,7 +35,8 @@ def load(index, name, precision, adapter):
     begin.wait()
     try:
         loaded = models.load(name, precision, Path(adapter) if adapter else None)
-        with torch.inference_mode():
+        attach(loaded.model)
+        with torch.inference_mode(), beside([loaded.lora]):
             logits = loaded.model(torch.tensor([[5, 6, 7, 8]])).logits
         found[index] = [str(loaded.model.dtype), logits.double().sum().item()]
     except Exception as error:

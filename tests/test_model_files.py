@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, get_args
 
-import gradio as gr
 import pytest
 import torch
 from conftest import FAMILIES, VOCAB, needs_bitsandbytes, tiny_model, tiny_tokenizer
 
-from app import controls, model, page
-from app.controls import gates, method_options
 from app.model import _described, precision_options
-from app.runs import Runs
 from backend import Lab, RunSettings, adapters
 from backend.__main__ import main
 from backend.capabilities import describe, unsupported
 from backend.models import ModelError, Models, allowed
-from backend.settings import ADAPTER_METHODS, Method, Precision
+from backend.settings import Precision
 from backend.steps import Finish, Step
 
 PRECISIONS = get_args(Precision)
@@ -182,53 +176,11 @@ def test_small_models_have_parameters_too(parameters: int, words: str, tiny):
     assert f", {words} · " in _described(known)
 
 
-# Adapters at int4
+# What a target asks for
 
 
-@pytest.mark.parametrize("method", ADAPTER_METHODS)
-def test_int4_with_an_adapter_is_refused_before_anything_is_loaded(method: Method, loads: list[str], capsys):
-    with pytest.raises(ValueError, match=r"int4 rounds away .* choose bf16, fp32, int8 or 4bit"):
-        next(Lab(Models(["embedded"])).stream(RunSettings(prompt="Why?", precision="int4", method=method)))
-    assert main(["generate", "--prompt", "Why?", "--precision", "int4", "--method", method]) == 2
-    assert "int4 rounds away" in capsys.readouterr().err
-    assert loads == []
-
-
-def test_int4_takes_no_adapter_by_its_folder_either():
-    with pytest.raises(ModelError, match="int4 rounds away"):
-        Models(["embedded"]).load("embedded", "int4", adapters.ROOT / "ldpe")
-
-
-def test_methods_with_an_adapter_are_off_at_int4_with_the_reason(tiny):
-    reasons, plain = adapters.available("embedded", "int4"), adapters.available("embedded")
-    assert {name for name, why in reasons.items() if why and "int4" in why} == set(ADAPTER_METHODS)
-    assert not any("int4" in why for why in plain.values() if why)
-    off = {option["id"] for option in method_options(reasons) if "int4" in option["off"]}
-    assert off == set(ADAPTER_METHODS)
-
-
-def test_the_form_follows_the_precision(tiny):
-    with gr.Blocks():
-        form = controls.build(gr.Textbox(), model.build(["embedded"]), adapters.available("embedded"))
-    for precision, off in (("int4", set(ADAPTER_METHODS)), ("int8", set()), ("bf16", set())):
-        known = describe("embedded", tiny("llama"), precision)
-        options = gates(form, known, adapters.available("embedded"))[form.method]["options"]
-        assert {option["id"] for option in options if "int4" in option["off"]} == off
-
-
-@pytest.mark.parametrize("method", ADAPTER_METHODS)
-def test_a_comparison_is_refused_before_its_first_setting_runs(method: Method, loads: list[str]):
-    demo = page.build(Lab(Models(["embedded"])), adapters.available, Runs())
-    [compare] = [function.fn for function in demo.fns.values() if function.name == "compare"]
-    plain, tuned = (["prompted", 9, 0, "none", 1, 0], [method, 9, 0, "none", 1, 0])
-    me, common = SimpleNamespace(session_hash="me"), ("Why?", "tokens", 0, 0, 2, 2)
-    frames = list(compare(me, "embedded", "int4", 0, 0, *common, *plain, *tuned, *plain, *plain))
-    told = json.loads(frames[-1])["parts"]["compare"]
-    assert told["state"] == "bad" and "nt4 rounds away" in told["message"] and loads == []
-
-
-def test_a_target_without_a_method_is_asked_for_at_int4(tiny_folder: Callable, capsys):
+def test_a_target_without_a_method_or_an_adapter_is_asked_for(tiny_folder: Callable, capsys):
     folder = str(tiny_folder("llama"))
     given = ["--allow-model", folder, "--model", folder, "--prompt", "Why?", "--max-new-tokens", "2", "--target", "9"]
-    assert main(["generate", *given, "--precision", "int4"]) == 0
+    assert main(["generate", *given]) == 0
     assert "target 9 tokens" in capsys.readouterr().err

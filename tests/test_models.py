@@ -18,6 +18,7 @@ from transformers import AutoConfig, BloomConfig, GPT2Config, T5Config
 from backend import Lab, RunSettings, Step, adapters
 from backend import models as module
 from backend.capabilities import unsupported
+from backend.inference.lora import attach, beside
 from backend.models import Loaded, ModelError, Models, allowed
 
 IDS = torch.tensor([[5, 6, 7, 8, 9, 10]])
@@ -193,30 +194,19 @@ def adapter(tiny: Callable, tmp_path: Path) -> Path:
     return lora(tiny("llama"), tmp_path / "adapter")
 
 
-def test_an_adapter_is_merged_into_a_private_copy(adapter: Path, tiny, tiny_folder):
-    folder = tiny_folder("llama")
-    shared = Models([str(folder)])
-    plain, tuned = shared.load(str(folder), "fp32"), shared.load(str(folder), "fp32", adapter)
-    expected = get_peft_model(tiny("llama"), LoraConfig(r=4, target_modules=["q_proj", "down_proj"]))
-    expected.load_adapter(str(adapter), "tuned")
-    expected.set_adapter("tuned")
-    assert torch.allclose(tuned.model(IDS).logits, expected(IDS).logits, atol=1e-4)
-    assert type(tuned.model) is type(plain.model) and not any("lora" in n for n, _ in tuned.model.named_modules())
-    assert torch.equal(plain.model(IDS).logits, loaded(folder).model(IDS).logits)
-    assert not torch.allclose(tuned.model(IDS).logits, plain.model(IDS).logits, atol=0.1)
-    assert shared.load(str(folder), "fp32", adapter) is tuned and shared.load(str(folder), "fp32") is plain
-
-
 def test_an_adapter_stays_beside_quantised_weights(adapter: Path, tiny_folder):
     folder = tiny_folder("llama")
-    plain, tuned = loaded(folder, "4bit").model, loaded(folder, "4bit", adapter).model
-    assert not any(p.requires_grad for p in tuned.parameters()) and not tuned.training
-    before, after = loaded(folder, "fp32").model, loaded(folder, "fp32", adapter).model
-    name = "model.layers.1.self_attn.q_proj"
-    learned = after.get_submodule(name).weight - before.get_submodule(name).weight
-    inputs = torch.randn(5, learned.shape[1], dtype=torch.bfloat16)
-    added = tuned.get_submodule(name)(inputs).float() - plain.get_submodule(name)(inputs).float()
-    expected = inputs.float() @ learned.T
+    shared = Models([str(folder)])
+    plain, tuned = (shared.load(str(folder), "4bit", which) for which in (None, adapter))
+    assert tuned.model is plain.model and not any("lora_" in name for name, _ in tuned.model.named_parameters())
+    name, inputs = "model.layers.1.self_attn.q_proj", torch.randn(1, 5, 64, dtype=torch.bfloat16)
+    attach(plain.model)
+    product = plain.model.get_submodule(name)
+    with beside([tuned.lora]):
+        added = product(inputs).float()
+    added -= product(inputs).float()
+    down, up = tuned.lora.parts[name]
+    expected = inputs.float() @ down.T @ up.T
     assert (added - expected).norm() < 0.02 * expected.norm()
 
 
@@ -367,9 +357,9 @@ def test_a_failed_load_can_be_tried_again(tiny_folder):
 
 def test_what_a_model_can_do_is_told_by_the_one_at_hand(embedded: Loaded, loads: list[str]):
     shared = Models(["embedded"])
-    merged = shared.load("embedded", "bf16", adapters.ROOT / "ldpe")
-    assert shared.capabilities("embedded") is merged.capabilities and loads == ["embedded"]
-    assert merged.capabilities == embedded.capabilities
+    tuned = shared.load("embedded", "bf16", adapters.ROOT / "ldpe")
+    assert shared.capabilities("embedded") is tuned.capabilities and loads == ["embedded"]
+    assert tuned.capabilities == embedded.capabilities
     assert shared.capabilities("embedded", "fp32").precision == "fp32" and loads == ["embedded"] * 2
 
 

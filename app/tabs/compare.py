@@ -19,10 +19,9 @@ from app.runs import Run, Runs
 from app.share import settings_of
 from app.tabs.generate import Adapters
 from app.view import ended_words, ending, follow, sentence
-from backend.capabilities import Capabilities, unadaptable
+from backend.capabilities import Capabilities
 from backend.engine import Control
 from backend.settings import (
-    ADAPTER_METHODS,
     LIMIT_METHODS,
     LONG_METHODS,
     MAX_LANDING,
@@ -141,8 +140,6 @@ def build(lab: Any, runs: Runs, adapters: Adapters, opens: Callable[..., Any]) -
     def compare(request: gr.Request, *values: Any) -> Iterator[str]:
         try:
             chosen = _settings(values)
-            if (why := unadaptable(chosen[0].precision)) and any(each.method in ADAPTER_METHODS for each in chosen):
-                raise ValueError(why)
             with runs.started(request.session_hash, Control(), PLACE) as run:
                 yield run.stream.invitation
                 for frame in _frames(lab, chosen, run):
@@ -187,23 +184,22 @@ def _slot(defaults: dict[str, Any], methods: list[tuple[str, str]], choice: Mode
 def _follow(
     choice: ModelChoice, lab: Any, adapters: Adapters, slots: Sequence[Slot], opens: Callable[..., Any]
 ) -> None:
-    """Lets every setting offer what the chosen model has: methods as soon as it and its precision are
-    chosen, compressions once it is loaded."""
+    """Lets every setting offer what the chosen model has: methods as soon as it is chosen, compressions once it is
+    loaded."""
     pics = [slot.pic for slot in slots]
 
     def compressions(can: Capabilities, *chosen: str) -> dict[Any, Any]:
         choices = controls.offered(controls.pic_options(can))
         return {pic: narrowed(choices, value) for pic, value in zip(pics, chosen, strict=True)}
 
-    def methods(name: str, precision: str, *chosen: Method) -> list[Any]:
-        choices = _methods(adapters(name, precision))
+    def methods(name: str, *chosen: Method) -> list[Any]:
+        choices = _methods(adapters(name))
         return [update for method in chosen for update in _kept(method, name, choices)]
 
     choice.tells(lab, opens, compressions, pics, pics)
-    gr.on(
-        [choice.model.input, choice.parts["precision"].change],
+    choice.model.input(
         methods,
-        [choice.model, choice.parts["precision"], *(slot.method for slot in slots)],
+        [choice.model, *(slot.method for slot in slots)],
         [part for slot in slots for part in (slot.method, slot.pic, slot.ratio)],
         concurrency_limit=None,
         preprocess=False,

@@ -36,8 +36,8 @@ CHARTS = (
     ("logits", "Attention logits", "One head before softmax, by perceived distance"),
     ("states", "First-layer states", "Two principal components, coloured by position"),
 )
-# Why a length method cannot be used on a model at a precision, or None where it can.
-Adapters = Callable[..., Mapping[Any, str | None]]
+# Why each length method cannot be used on a model, or None where it can.
+Adapters = Callable[[str], Mapping[Any, str | None]]
 
 
 @dataclass

@@ -30,7 +30,7 @@ from backend.evaluation.files import counted
 from backend.evaluation.machine import provenance
 from backend.models import Loaded, Models
 from backend.positions import Policy
-from backend.runner import Runner
+from backend.runner import runner
 from backend.settings import Method
 from backend.signals import SignalContext, SignalSettings, prompt_norms
 from backend.training.data import SUMMARISE
@@ -49,7 +49,7 @@ class SignalledLM(HFLM):
             pretrained=loaded.model, tokenizer=loaded.tokenizer, device=str(loaded.model.device), logits_cache=False
         )
         self.signal, self.policy = signal, policy or Policy()
-        self.runner = Runner(loaded)
+        self.runner = runner(loaded)
         self._kept: tuple[Sequence[int], FramedCache, torch.Tensor] | None = None
 
     def _loglikelihood_tokens(self, requests, disable_tqdm=False, override_bs=None) -> list[tuple[float, bool]]:

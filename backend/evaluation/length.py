@@ -134,7 +134,7 @@ def answers(
     groups = list(alike.values())
     requests = [_request(loaded, method, cases[0]) for cases in groups]
     room = MOST + max(len(request.ids) for request in requests)
-    responses = write(loaded.model, requests, end_ids(loaded), room, signal)
+    responses = write(loaded.model, requests, end_ids(loaded), room, signal, lora=loaded.lora)
     for done, (place, response) in enumerate(responses, 1):
         if done % 50 == 0:
             report(f"{done} of {len(requests)} answers")

@@ -24,6 +24,7 @@ from backend.batch import Request, write
 from backend.evaluation.files import RESULTS, keep, writable
 from backend.evaluation.machine import provenance
 from backend.models import Loaded, Models, allowed
+from backend.precision import precision
 from backend.prompt import token_ids
 from backend.settings import Method, RunSettings
 from backend.signals import prompt_norms
@@ -32,7 +33,6 @@ from backend.splits import prompts
 from backend.training.budget import budgets
 from backend.training.data import corpus, samples
 from backend.training.ends import all_ends
-from backend.training.precision import precision
 from backend.training.settings import TrainSettings
 from backend.training.train import train
 
@@ -64,7 +64,7 @@ def lengths(loaded: Loaded, adapter: Adapter, asked: Sequence[str]) -> np.ndarra
     requests = [Request(each, CAP, _always(target)) for each in ids for target in TARGETS]
     room = CAP + max(map(len, ids))
     found = np.zeros(len(requests), int)
-    for index, response in write(loaded.model, requests, all_ends(loaded), room, adapter.settings):
+    for index, response in write(loaded.model, requests, all_ends(loaded), room, adapter.settings, lora=loaded.lora):
         found[index] = len(response.tokens) if response.ended else CAP + 1
     return found.reshape(len(ids), len(TARGETS))
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from backend.kernels.attention import Partial, attend, merged, rotated, spread, write
 from backend.kernels.compiled import compiled, entry
+from backend.kernels.lora import add
 from backend.kernels.number import exp, stored, wide
 from backend.kernels.place import Pasts, Places, one_past, one_place
 from backend.kernels.product import multiply, share
@@ -19,6 +20,8 @@ from backend.kernels.team import barrier, in_team, member_number, team_size
 
 # So few sequences each member norms for itself, which costs less than to wait for the others.
 FEW = 2
+# The products, as adapters number them.
+QKV, OUT, GATE_UP, DOWN = range(4)
 
 
 class Layers(NamedTuple):
@@ -76,9 +79,9 @@ def work(layers: Layers, pasts: Pasts, places: Places, embeds: np.ndarray, membe
 
 
 @entry
-def decode(members, layers, pasts, places, work):
+def decode(members, layers, loras, pasts, places, work):
     """Take a token of each sequence through all layers; its key and value join the sequence's cache."""
-    in_team(members, _decode, (layers, pasts, places, work))
+    in_team(members, _decode, (layers, loras, pasts, places, work))
 
 
 @entry
@@ -94,7 +97,7 @@ def _logits(head, x, out):
 
 
 @compiled
-def _decode(layers, pasts, places, work):
+def _decode(layers, loras, pasts, places, work):
     member, members = member_number(), team_size()
     n, count = work.entropy.shape[:2]
     lo, hi = share(n, member, members)
@@ -103,6 +106,7 @@ def _decode(layers, pasts, places, work):
         normed = _all_normed(member, members, work, layers.before[layer], layers.epsilon)
         first, last = share(heads.shape[1], member, members)
         multiply(layers.qkv, layer, first, last, normed, heads)
+        add(loras, QKV, layer, first, last, normed, heads)
         barrier()
         for row in range(lo, hi):
             _place(layers, layer, row, pasts, places, work)
@@ -110,11 +114,12 @@ def _decode(layers, pasts, places, work):
         for row in range(n):
             _attend(member, members, layer, row, pasts, places, work)
         barrier()
-        _add(member, members, layers.out, layer, _mixed(member, members, layer, work), pasts, work)
+        mixed = _mixed(member, members, layer, work)
+        _add(member, members, layers.out, loras, OUT, layer, mixed, pasts, work)
         barrier()
-        _gate(member, members, layers, layer, work)
+        _gate(member, members, layers, loras, layer, work)
         barrier()
-        _add(member, members, layers.down, layer, work.weighed, pasts, work)
+        _add(member, members, layers.down, loras, DOWN, layer, work.weighed, pasts, work)
         barrier()
         if layer == 0:
             for row in range(lo, hi):
@@ -200,13 +205,15 @@ def _mixed(member, members, layer, work):
 
 
 @compiled
-def _gate(member, members, layers, layer, work):
+def _gate(member, members, layers, loras, layer, work):
     """SiLU of the gate's product times the other one."""
     x = _all_normed(member, members, work, layers.after[layer], layers.epsilon)
     count = work.weighed.shape[1]
     lo, hi = share(count, member, members)
     multiply(layers.gate_up, layer, lo, hi, x, work.gated)
     multiply(layers.gate_up, layer, count + lo, count + hi, x, work.gated)
+    add(loras, GATE_UP, layer, lo, hi, x, work.gated)
+    add(loras, GATE_UP, layer, count + lo, count + hi, x, work.gated)
     for row in range(len(x)):
         gated, weighed = work.gated[row], work.weighed[row]
         for i in range(lo, hi):
@@ -214,10 +221,11 @@ def _gate(member, members, layers, layer, work):
 
 
 @compiled
-def _add(member, members, w, layer, x, pasts, work):
+def _add(member, members, w, loras, product, layer, x, pasts, work):
     """Add a product to the residual stream, rounded as the caches' elements are."""
     lo, hi = share(work.x.shape[1], member, members)
     multiply(w, layer, lo, hi, x, work.added)
+    add(loras, product, layer, lo, hi, x, work.added)
     for row in range(len(x)):
         for i in range(lo, hi):
             work.x[row, i] = wide(stored(work.x[row, i] + work.added[row, i], pasts.like))

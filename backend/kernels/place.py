@@ -107,7 +107,9 @@ def _stacked(phases: Phases) -> Tensor:
 
 
 @intrinsic
-def _pointer(typing, address):
+def pointer(typing, address):
+    """A number as the address it is."""
+
     def generate(context, builder, signature, arguments):
         return builder.inttoptr(arguments[0], cgutils.voidptr_t)
 
@@ -120,9 +122,9 @@ def one_past(pasts, row):
     layers, heads, width = pasts.shape
     kind, (slots, raw) = pasts.like.dtype, pasts.slots[row]
     return Past(
-        carray(_pointer(pasts.address[row, 0]), (layers, heads, slots, width), kind),
-        carray(_pointer(pasts.address[row, 1]), (layers, heads, slots, width), kind),
-        carray(_pointer(pasts.address[row, 2]), (layers, heads, raw, width), kind),
+        carray(pointer(pasts.address[row, 0]), (layers, heads, slots, width), kind),
+        carray(pointer(pasts.address[row, 1]), (layers, heads, slots, width), kind),
+        carray(pointer(pasts.address[row, 2]), (layers, heads, raw, width), kind),
     )
 
 

@@ -115,7 +115,7 @@ def _sums(weight, lo, hi, x, out):
             _across(weight, row, x, first, out)
     for index in range(fours, len(x)):
         for row in range(lo, hi):
-            out[index, row] = _single(weight, row, x, index)
+            out[index, row] = one_sum(weight, row, x, index)
 
 
 @inlined
@@ -134,7 +134,7 @@ def _across(weight, row, x, first, out):
 
 
 @inlined
-def _single(weight, row, x, index):
+def one_sum(weight, row, x, index):
     """One row of weights times one of x."""
     found = filled(np.float32(0))
     whole = x.shape[1] - x.shape[1] % LANES

@@ -64,8 +64,8 @@ def _add_distill(command: argparse.ArgumentParser) -> None:
 
 
 def _train(options: argparse.Namespace) -> int:
+    from backend.precision import precision
     from backend.training.data import corpus, hub_texts, samples
-    from backend.training.precision import precision
     from backend.training.train import train
 
     names = {field.name for field in fields(TrainSettings)}

@@ -1,0 +1,136 @@
+"""What adapters add to the products of a Llama-shaped stack: for many rows by torch, for a token of each of some
+sequences compiled.
+
+Projections of the same input are joined, and so are their LoRAs: each is a part with its own down-projection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numba import carray
+from torch import Tensor, nn
+
+from backend.inference.lora import Lora
+from backend.kernels.compiled import compiled
+from backend.kernels.place import pointer
+from backend.kernels.product import one_sum
+
+BYTES = 4
+
+
+class Joined(NamedTuple):
+    """A LoRA's part in the same joined projection of all layers, in float32.
+
+    down [layers, parts·rank, in]; up [layers, rank, out]; ends: of each part's outputs.
+    """
+
+    down: Tensor
+    up: Tensor
+    ends: tuple[int, ...]
+
+    def add(self, layer: int, x: Tensor, out: Tensor) -> None:
+        """Adds to the projection's out [n, out] of x [n, in]; rounded once."""
+        rank, start = self.up.shape[1], 0
+        if not rank:
+            return
+        low = x.float() @ self.down[layer].T
+        for part, end in enumerate(self.ends):
+            out[:, start:end].add_(low[:, part * rank : (part + 1) * rank] @ self.up[layer, :, start:end])
+            start = end
+
+
+class Adapted(NamedTuple):
+    """What an adapter may add to: the names of the joined projections, layer by layer, how many outputs each has, and
+    their inputs."""
+
+    names: list[list[str]]
+    outs: list[int]
+    inputs: int
+
+    @classmethod
+    def of(cls, model: nn.Module, layers: Sequence[Sequence[nn.Linear]]) -> Adapted:
+        """Projections of a model, by layer."""
+        names = {module: name for name, module in model.named_modules()}
+        first = layers[0]
+        return cls(
+            [[names[linear] for linear in linears] for linears in layers],
+            [linear.out_features for linear in first],
+            first[0].in_features,
+        )
+
+
+def joined(lora: Lora, adapted: Adapted) -> Joined:
+    """What an adapter adds to these projections."""
+    modules, outs, inputs = adapted
+    ranks = [lora.parts[name][0].shape[0] for names in modules for name in names if name in lora.parts]
+    rank, ends = max(ranks, default=0), tuple(accumulate(outs))
+    # The type is always named: while another thread loads a model, the default is that model's.
+    down = torch.zeros(len(modules), len(outs) * rank, inputs, dtype=torch.float32)
+    up = torch.zeros(len(modules), rank, sum(outs), dtype=torch.float32)
+    for layer, names in enumerate(modules):
+        for part, name in enumerate(names):
+            if name in lora.parts:
+                lower, upper = lora.parts[name]
+                own = len(lower)
+                down[layer, part * rank : part * rank + own] = lower
+                up[layer, :own, ends[part] - outs[part] : ends[part]] = upper.T
+    return Joined(down, up, ends)
+
+
+class Loras(NamedTuple):
+    """The adapters of n sequences, and the products they add to.
+
+    address [n, products, 2]: of down and up; rank [n, products]: 0 where nothing is added. ends [products, parts]: of
+    each part's outputs, as many times the last as there are fewer parts.
+    """
+
+    address: np.ndarray
+    rank: np.ndarray
+    ends: np.ndarray
+
+
+def loras(each: Sequence[Sequence[Joined] | None], adapted: Sequence[Adapted]) -> Loras:
+    """each: what a sequence's adapter adds to every product, None without one."""
+    most, shape = max(len(product.outs) for product in adapted), (len(each), len(adapted))
+    ends = [[*accumulate(outs), *[sum(outs)] * (most - len(outs))] for _, outs, _ in adapted]
+    address, rank = np.zeros((*shape, 2), np.int64), np.zeros(shape, np.int64)
+    for row, added in enumerate(each):
+        for product, found in enumerate(added or ()):
+            address[row, product] = found.down.data_ptr(), found.up.data_ptr()
+            rank[row, product] = found.up.shape[1]
+    return Loras(address, rank, np.array(ends))
+
+
+@compiled
+def add(loras, product, layer, lo, hi, x, out):
+    """Add to outputs lo ≤ i < hi of a product of x [n, in] in out [n, out] what each sequence's adapter adds."""
+    for row in range(len(x)):
+        rank = loras.rank[row, product]
+        if rank:
+            _add(loras, product, layer, lo, hi, row, rank, x, out)
+
+
+@compiled
+def _add(loras, product, layer, lo, hi, row, rank, x, out):
+    ends, inputs, outputs = loras.ends[product], x.shape[1], out.shape[1]
+    parts = 1
+    while ends[parts - 1] < outputs:
+        parts += 1
+    below, above = loras.address[row, product]
+    rows = parts * rank
+    down = carray(pointer(below + layer * BYTES * rows * inputs), (rows, inputs), np.float32)
+    up = carray(pointer(above + layer * BYTES * rank * outputs), (rank, outputs), np.float32)
+    start = 0
+    for part in range(parts):
+        first, last = max(lo, start), min(hi, ends[part])
+        if first < last:
+            for index in range(rank):
+                low, upper, own = one_sum(down, part * rank + index, x, row), up[index], out[row]
+                for i in range(first, last):
+                    own[i] += low * upper[i]
+        start = ends[part]

@@ -254,7 +254,7 @@ class _Run:
         """The goal in tokens of the whole response; None while the model thinks."""
         return None if goal is None or self.response.thinking else goal + self.response.thought
 
-    def _planned(self, logits: Tensor, cache: FramedCache) -> Generator[Read, Tensor, int | None]:
+    def _planned(self, logits: Tensor, cache: FramedCache) -> Generator[list[Read], list[Tensor], int | None]:
         if self.landing is None or self.response.thinking:
             return None
         self.landing.cap = self.settings.max_new_tokens - self.response.thought

@@ -4,6 +4,7 @@ Not from the papers. A model that reads a count knows when to stop, but a small 
 end just there. Some continuations are written on copies of the cache; of all places where one of them ends a sentence,
 or would with a full stop that the model itself might have put there, the likeliest near the target is kept, or the
 nearest where none is near. Where the model draws EOS there by itself, the end is its own; else the search ended it.
+All continuations are read in the same steps.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from torch import Tensor
 
 from backend.cache import FramedCache
 from backend.finite import check_finite
-from backend.inference.scheduler import Read
+from backend.inference.scheduler import Read, together
 from backend.sentences import final, stops
 from backend.settings import Unit
 from backend.signals import SignalContext
@@ -84,7 +85,7 @@ class Landing:
 
     def token(
         self, logits: Tensor, cache: FramedCache, signal: SignalContext | None, written: list[int], goal: int
-    ) -> Generator[Read, Tensor, int | None]:
+    ) -> Generator[list[Read], list[Tensor], int | None]:
         """The token to write next, None while the end is far or cannot be found. goal: in `unit`."""
         if goal != self._goal:
             self._goal, self._plan, self._tried, self.planned = goal, [], None, False
@@ -106,12 +107,14 @@ class Landing:
 
     def _best(
         self, logits, cache, signal, written: list[int], goal: int
-    ) -> Generator[Read, Tensor, Ending | None]:
-        random = torch.Generator().manual_seed(self.seed)
-        found: list[Ending] = []
-        for temperature in islice(chain((0.0,), cycle(TEMPERATURES)), self.tries):
-            found += yield from self._endings(logits, cache, signal, written, goal, random, temperature)
-        return min(found, key=lambda ending: ending.rank, default=None)
+    ) -> Generator[list[Read], list[Tensor], Ending | None]:
+        temperatures = islice(chain((0.0,), cycle(TEMPERATURES)), self.tries)
+        tries = [
+            self._endings(logits, cache, signal, written, goal, torch.Generator().manual_seed(self.seed + place), warm)
+            for place, warm in enumerate(temperatures)
+        ]
+        found = yield from together(tries)
+        return min(chain.from_iterable(found), key=lambda ending: ending.rank, default=None)
 
     def _endings(
         self, logits, cache, signal, written, goal: int, random: torch.Generator, temperature: float

@@ -17,7 +17,7 @@ from threads import at_once
 
 from backend import Finish, Lab, RunSettings
 from backend.engine import Control
-from backend.inference.scheduler import Read, Scheduler
+from backend.inference.scheduler import Read, Scheduler, together
 from backend.positions import Policy
 from backend.runner import Runner
 from backend.settings import Watch
@@ -147,6 +147,44 @@ def test_a_row_that_fails_leaves_alone(tiny):
     assert isinstance(found[0], (IndexError, RuntimeError))
     for rows in found[1:]:
         assert all(torch.equal(a, b) for a, b in zip(alone, rows, strict=True)) and len(rows) == 12
+
+
+def test_parts_of_a_run_read_in_the_same_steps_what_they_read_alone(tiny, monkeypatch):
+    runner, lengths, steps = run(tiny("llama")), (5, 1, 9, 3), []
+    read = runner.read_tokens
+    monkeypatch.setattr(runner, "read_tokens", lambda reads: (steps.append(len(reads)), read(reads))[1])
+
+    def part(seed: int) -> Iterator[object]:
+        cache, found = runner.cache(Policy(), 8), []
+        for token in IDS[seed : seed + lengths[seed]]:
+            found.append((yield Read(token[None], cache)))
+        return found
+
+    def parts(*seeds: int) -> Iterator[object]:
+        yield tuple((yield from together([part(seed) for seed in seeds])))
+
+    scheduler = Scheduler(runner)
+    [all_parts] = scheduler.stream(parts(*range(4)))
+    assert [step for step in steps if step] == [4, 3, 3, 2, 2, 1, 1, 1, 1]
+    for seed, found in enumerate(all_parts):
+        [[alone]] = scheduler.stream(parts(seed))
+        assert len(found) == lengths[seed] and all(map(torch.equal, found, alone))
+    assert list(scheduler.stream(parts())) == [()]
+
+
+def test_what_goes_wrong_in_a_part_is_the_run_s(tiny):
+    runner = run(tiny("llama"))
+
+    def part(token: int) -> Iterator[object]:
+        yield Read(torch.tensor([token]), runner.cache(Policy(), 8))
+
+    def both() -> Iterator[object]:
+        try:
+            yield from together([part(5), part(10**6)])
+        except IndexError:
+            yield "told"
+
+    assert list(Scheduler(runner).stream(both())) == ["told"]
 
 
 def test_a_run_goes_no_further_than_its_reader(tiny):

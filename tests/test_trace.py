@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.view import View
 from backend import records, trace
 from backend.engine import Control
 from backend.settings import RunSettings, Watch
@@ -18,6 +19,7 @@ from backend.steps import Finish, Logits, Reading, Step
 from backend.trace import Trace, TraceError
 
 LAYERS, HEADS, WIDTH = 5, 9, 16
+BINS = ("distance", "mean", "low", "high")
 CAPABILITIES = {"model": "embedded", "layers": LAYERS, "heads": HEADS, "width": WIDTH, "unsupported": {"int8": "no"}}
 
 HOSTILE = [
@@ -147,7 +149,7 @@ def test_a_long_run_is_compact():
     entropy, state = np.random.rand(30, 9).astype(np.float32), np.random.rand(576).astype(np.float16)
     run = Trace(RunSettings(prompt="x"))
     for index in range(1, 101):
-        run.append(Step(index, 1, " a", 0.5, 0.1, 1.0, 9, 9, None, None, 0.1, entropy, state))
+        run.append(Step(index, 1, " a", 0.5, 0.1, 1.0, 9 + index, 9, None, None, 0.1, entropy, state))
     assert len(run.to_json()) / 100 < 3000
 
 
@@ -230,6 +232,30 @@ def damaged(path, value):
     (["steps", 0, "reading", "positions"], [1, 2], "differ in number"),
     (["steps", 0, "reading", "positions"], [0.5, 1, 2], "whole numbers"),
     (["steps", 0, "reading", "positions"], [2**63] * 3, "whole numbers"),
+    *((["capabilities", "training_length"], value, "capabilities") for value in (
+        "abc", [1], {"a": 1}, -5, 0, 10**30, 1e308, 0.5, True,
+    )),
+    (["capabilities", "layers"], "<b>", "capabilities"),
+    (["capabilities", "unsupported"], {"pic": ["x"]}, "capabilities"),
+    (["capabilities", "device"], 3, "capabilities"),
+    *((["steps", 3, name], 2**53 - 1, f"steps.3.{name}") for name in ("context", "attended")),
+    *((["steps", 3, name], 0, f"steps.3.{name}") for name in ("goal", "wanted")),
+    (["steps", 3, "context"], 2 * 10**6, "grow by one"),
+    (["steps", 1, "context"], 21, "grow by one"),
+    (["steps", 3, "seconds"], 1e308, "steps.3.seconds"),
+    (["steps", 3, "seconds"], 0.001, "seconds fall"),
+    (["steps", 3, "logits"], {"layer": 0, "head": 0} | {name: [] for name in BINS}, "bins"),
+    (["steps", 3, "logits", "distance"], [-1e30] * 6, "distances"),
+    (["steps", 3, "logits", "distance"], [3e38] * 6, "distances"),
+    (["steps", 3, "logits", "low"], [-3e38] * 6, "logits are from"),
+    (["steps", 1, "entropy"], {"shape": [0, 9], "f16": ""}, "layers, heads"),
+    (["steps", 1, "entropy"], {"shape": [9, 0], "f16": ""}, "layers, heads"),
+    (["steps", 1, "state"], {"shape": [0], "f16": ""}, "two dimensions"),
+    (["steps", 1, "state"], [1.0], "two dimensions"),
+    (["steps", 0, "reading", "positions"], [-(2**62), -1, 0], "from 0"),
+    (["steps", 0, "reading", "attended"], [-1, 0, 1], "from 0"),
+    (["steps", 0, "reading", "tokens"], 2**53 - 1, "tokens"),
+    (["finish", "decode_seconds"], 1e308, "decode_seconds"),
     (["finish", "reason"], "bored", "finish.reason"),
     (["finish", "notes"], [1], "finish.notes"),
 ])
@@ -280,6 +306,13 @@ def test_large_files_are_refused_before_and_after_decompression(tmp_path, monkey
     assert not (tmp_path / "again.json").exists()
 
 
+def test_files_of_many_values_are_refused_before_they_are_parsed():
+    for part in (b"[],", b"1,", b'{},'):
+        data = gzip.compress(b'{"steps":[' + part * trace.MAX_VALUES + b"0]}")
+        with pytest.raises(TraceError, match="more values"):
+            Trace.load(data)
+
+
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
@@ -307,11 +340,15 @@ def load_or_refuse(data):
     else:
         assert_same_run(Trace.load(run.to_json().encode()), run)
         run.to_csv(), run.to_script(), run.to_notebook()
+        assert View.of(run).frame().encode()
 
 
-@settings(max_examples=300, deadline=None)
-@given(place=st.sampled_from(PLACES), value=JSON_VALUES)
-def test_any_change_is_loaded_or_refused(place, value):
+LARGE = st.sampled_from([2**31, 2**53 - 1, 10**30, -(2**62), 1e38, 1e308, -1e308, 5e-324, 0, -1, [], {}, [[]], "<b>"])
+
+
+@settings(max_examples=150, deadline=None)
+@given(place=st.sampled_from(PLACES), value=JSON_VALUES | LARGE)
+def test_any_change_is_loaded_and_shown_or_refused(place, value):
     load_or_refuse(damaged(place, value))
 
 

@@ -1,0 +1,84 @@
+"""What weights rounded to int4 change in the length of an adapter's answers.
+
+`python -m backend.evaluation.rounding` asks the same prompts for the same targets in bf16 and in int4, greedily, as a
+user's run does, many runs at a time. Writes assets/results/rounding.json; goes on where it was stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+
+from backend.engine import Lab
+from backend.evaluation.files import RESULTS, counted, keep, resumed, writable
+from backend.evaluation.length import QUESTIONS
+from backend.evaluation.machine import provenance
+from backend.settings import SIGNAL_METHODS, Method, Precision, RunSettings, Watch
+from backend.steps import Finish
+from backend.terminal import say
+
+OUT = RESULTS / "rounding.json"
+TARGETS = (10, 20, 60, 100, 150)
+PRECISIONS: tuple[Precision, ...] = ("bf16", "int4")
+ROWS = 16
+
+
+def evaluate(lab: Lab, methods: Sequence[Method], asked: Sequence[str], before: dict[str, Any] | None) -> Iterator[Any]:
+    """The result document after each method."""
+    rows = [row for row in (before or {}).get("rows", ()) if row["prompts"] == len(asked)]
+    for method in methods:
+        if any(row["method"] == method for row in rows):
+            continue
+        ends = [_tokens(lab, method, precision, asked) for precision in PRECISIONS]
+        rows.append({"method": method, "prompts": len(asked), **dict(zip(PRECISIONS, ends, strict=True))})
+        say(counted(method, "answers", len(asked) * len(TARGETS), len(ends[0]), "not written"))
+        say(f"{method}: {summary(rows[-1])}")
+        yield provenance(seed=0) | {"targets": TARGETS, "rows": rows}
+
+
+def summary(row: dict[str, Any]) -> dict[str, float]:
+    """Of a method: mean error in tokens at each precision, and quantiles of how far the two errors lie apart."""
+    wanted = np.tile(TARGETS, row["prompts"])
+    errors = [np.abs(np.array(row[precision]) - wanted) for precision in PRECISIONS]
+    apart = np.abs(errors[1] - errors[0])
+    means = {precision: float(each.mean()) for precision, each in zip(PRECISIONS, errors, strict=True)}
+    return means | {"median": float(np.median(apart)), "95th percentile": float(np.percentile(apart, 95))}
+
+
+def _tokens(lab: Lab, method: Method, precision: Precision, asked: Sequence[str]) -> list[int]:
+    """Tokens of each answer, prompt by prompt and target by target."""
+
+    def length(case: tuple[str, int]) -> int:
+        prompt, target = case
+        settings = RunSettings(
+            prompt=prompt, method=method, target=target, limit=target, precision=precision, watch=Watch(enabled=False)
+        )
+        *_, finish = lab.stream(settings)
+        assert isinstance(finish, Finish)
+        if finish.reason == "error":
+            raise ValueError(finish.message)
+        return finish.tokens
+
+    with ThreadPoolExecutor(ROWS) as pool:
+        return list(pool.map(length, [(prompt, target) for prompt in asked for target in TARGETS]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--method", choices=get_args(Method), action="append", help=f"may repeat ({SIGNAL_METHODS})")
+    parser.add_argument("--prompts", type=int, default=40, help="questions asked (40)")
+    parser.add_argument("--out", type=Path, default=OUT)
+    given = parser.parse_args()
+    writable(given.out)
+    asked = QUESTIONS.read_text("utf-8").splitlines()[: given.prompts]
+    for result in evaluate(Lab(), given.method or SIGNAL_METHODS, asked, resumed(given.out, dict)):
+        keep(given.out, result)
+
+
+if __name__ == "__main__":
+    main()

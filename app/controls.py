@@ -15,6 +15,7 @@ from app.share import flat, settings_of
 from backend import adapters
 from backend.adapters import LongformSettings
 from backend.capabilities import Capabilities
+from backend.refused import Refused
 from backend.settings import (
     CAP,
     LIMIT_METHODS,
@@ -81,7 +82,7 @@ class Form:
         chosen = dict(zip(self.parts, values, strict=True))
         empty = [name for name, value in chosen.items() if value is None]
         if empty:
-            raise ValueError(f"{empty[0].replace('_', ' ')} is empty: give a number, or press Reset")
+            raise Refused(f"{empty[0].replace('_', ' ')} is empty: give a number, or press Reset")
         window, limit, cap = chosen.pop("windowed"), chosen.pop("limit_kind"), chosen.pop("limit_number")
         if not window:
             chosen["window"] = None

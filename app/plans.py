@@ -17,6 +17,7 @@ from backend.evaluation.perplexity import Chunk, Stand, begin, read, read_trunca
 from backend.evaluation.recall import TOLD, go_on, hidden
 from backend.kernels.tiles import TILED
 from backend.positions import Policy
+from backend.refused import Refused
 from backend.settings import RunSettings
 
 PERIOD = 0.5
@@ -69,7 +70,7 @@ class Task(NamedTuple):
 def plans(window: int, sinks: int, ratio: float, chosen: Sequence[str], on: dict[str, Any]) -> list[Plan]:
     """The ways of POLICIES that are chosen. on: the settings of the model. ValueError with a sentence for none."""
     if not chosen:
-        raise ValueError("nothing is chosen: tick Plain, Λ or another way to read")
+        raise Refused("nothing is chosen: tick Plain, Λ or another way to read")
     seen = {"window": window, "sinks": sinks}
     return [
         Plan(
@@ -101,7 +102,7 @@ def task(lab: Any, text: str, settings: RunSettings, length: int, then: str, dep
     if then == NOTHING:
         return Task(tokens)
     if len(tokens) < SHORTEST:
-        raise ValueError(
+        raise Refused(
             f"a text of {len(tokens)} tokens has no room for a number: give one of at least {SHORTEST}, or choose "
             f"“{NOTHING}” or “{WRITE}”"
         )

@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 
 from pydantic import ValidationError
 
+from backend.refused import Refused
 from backend.settings import MAX_PROMPT_CHARS, RunSettings, Watch, cap_for
 
 PLACEHOLDER = "…"
@@ -24,7 +25,7 @@ MAX_CHARACTERS = 6000
 def to_query(settings: RunSettings) -> str:
     """The settings that differ from the defaults as a query string; ValueError where the prompt is too long for it."""
     if len(settings.prompt) > MAX_CHARACTERS:
-        raise ValueError(
+        raise Refused(
             f"the prompt is too long for a link ({len(settings.prompt):,} characters, at most {MAX_CHARACTERS:,} fit): "
             "save the run as JSON instead and share the file"
         )
@@ -116,4 +117,4 @@ def _unpacked(text: str) -> str:
             return prompt
     except (ValueError, zlib.error):
         pass
-    raise ValueError("the link is cut or changed, so copy it again and whole")
+    raise Refused("the link is cut or changed, so copy it again and whole")

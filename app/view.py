@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from pydantic import ValidationError
+
 from app import charts, live, text
 from app.charts import Past
 from app.frames import Frame
@@ -15,6 +17,7 @@ from app.runs import PERIOD, Run, batches
 from app.series import Series
 from app.share import explain
 from backend.capabilities import Capabilities
+from backend.refused import Refused
 from backend.settings import LIMIT_METHODS, RunSettings, counted, noun
 from backend.signals.units import characters, words
 from backend.steps import Finish, Step
@@ -190,7 +193,7 @@ def follow(
 
 def sentence(error: Exception) -> str:
     """An error as a sentence that says what to do; one that was not foreseen is logged."""
-    if isinstance(error, ValueError):
+    if isinstance(error, Refused | ValidationError):
         words = explain(error)
         return words[0].upper() + words[1:] + ("" if words.endswith(".") else ".")
     log.error("a run failed", exc_info=error)

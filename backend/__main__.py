@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args, get_origin
 from pydantic import ValidationError
 
 from backend.evaluation import command as evaluation
+from backend.refused import Refused
 from backend.settings import Method, RunSettings, Watch, counted
 from backend.steps import Finish, Step
 from backend.terminal import StatusLine, carries, let_any_text_through, typed
@@ -155,9 +156,9 @@ def _report(options: argparse.Namespace) -> int:
 def _generate(options: argparse.Namespace) -> int:
     settings = settings_of(vars(options) | _heeding(options))
     if options.save and not options.save.absolute().parent.is_dir():
-        raise ValueError(f"--save {options.save}: there is no folder {options.save.absolute().parent}")
+        raise Refused(f"--save {options.save}: there is no folder {options.save.absolute().parent}")
     if options.save and options.save.is_dir():
-        raise ValueError(f"--save {options.save}: this is a folder, name a file in it")
+        raise Refused(f"--save {options.save}: this is a folder, name a file in it")
     lab = _lab(options)
     finish = _write(lab, settings, options.json, options.save)
     print(_summary(settings, finish), file=sys.stderr)
@@ -258,7 +259,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     try:
         return options.run(options)
-    except ValueError as error:
+    except (Refused, ValidationError) as error:
         print(_sentence(error) if isinstance(error, ValidationError) else error, file=sys.stderr)
         return WRONG
     except FloatingPointError as error:

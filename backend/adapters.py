@@ -20,6 +20,7 @@ from safetensors import SafetensorError, safe_open
 
 from backend.embedded import HUB_COPY, named, sha256
 from backend.positions import Policy
+from backend.refused import Refused
 from backend.settings import ADAPTER_METHODS, Method
 from backend.signals import SignalSettings
 
@@ -27,7 +28,7 @@ ROOT = Path(__file__).parents[1] / "assets" / "adapters"
 CONFIG, WEIGHTS, SIGNAL = "adapter_config.json", "adapter_model.safetensors", "signal.json"
 
 
-class AdapterError(ValueError):
+class AdapterError(Refused):
     """An adapter that cannot be used; the message is a sentence that says what to do."""
 
 
@@ -131,7 +132,7 @@ def required(method: Method, model: str) -> Adapter | None:
     """The adapter of a length method, None for one without. ValueError with the reason where it cannot be used."""
     adapter = find(method, model)
     if adapter is None and method in ADAPTER_METHODS:
-        raise ValueError(_missing(method, model))
+        raise Refused(_missing(method, model))
     return adapter
 
 

@@ -21,6 +21,7 @@ from backend.finite import check_finite
 from backend.inference.lora import Lora, attach, beside
 from backend.positions import Policy, Rope
 from backend.positions.policy import NEAR, SQUEEZED
+from backend.refused import Refused
 from backend.signals import SignalSettings, prompt_norms, signal_rows
 
 STRIDE = 64
@@ -97,9 +98,9 @@ def write(
     """
     policy = policy or Policy()
     if model.config.model_type not in LLAMA_SHAPED:
-        raise ValueError(f"batches need a model of the families {', '.join(sorted(LLAMA_SHAPED))}")
+        raise Refused(f"batches need a model of the families {', '.join(sorted(LLAMA_SHAPED))}")
     if policy.window is not None:
-        raise ValueError("batches have no Λ window: write such responses one by one")
+        raise Refused("batches have no Λ window: write such responses one by one")
     attach(model)
     return _Batch(model, ends, room, signal, sampling or Sampling(), slots, policy, lora).responses(requests)
 
@@ -159,9 +160,9 @@ class _Batch:
     def _prefill(self, row: _Row, slot: int) -> int:
         n = len(row.request.ids)
         if n + row.request.most > self.room:
-            raise ValueError(f"a prompt of {n} tokens and {row.request.most} more need more room than {self.room}")
+            raise Refused(f"a prompt of {n} tokens and {row.request.most} more need more room than {self.room}")
         if self.policy.kind == "dynamic" and self.policy.near_start(np.array(n - 1)) > self.policy.initial:
-            raise ValueError(f"a prompt of {n} tokens is compressed by itself: write its response alone")
+            raise Refused(f"a prompt of {n} tokens is compressed by itself: write its response alone")
         phases = self.phases[0][:n], self.phases[1][:n]
 
         def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:

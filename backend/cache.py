@@ -20,6 +20,7 @@ from torch import Tensor
 from backend.inference.lora import Lora
 from backend.kernels.flash import serves
 from backend.positions import CAPPED, NEAR, SQUEEZED, Policy, Rope
+from backend.refused import Refused
 
 Phases = tuple[Tensor, Tensor]
 
@@ -219,7 +220,7 @@ class FramedCache:
 
     def _begin_whole_prompt(self, rows: np.ndarray) -> Chunk:
         if self.length:
-            raise ValueError("a whole prompt under one frame must be read first and at once: prefill it in one chunk")
+            raise Refused("a whole prompt under one frame must be read first and at once: prefill it in one chunk")
         phases = self._phases(self.policy.whole_prompt_frame(rows, len(rows)))
         piece = Piece(0, len(rows), 0, causal=True)
         return Chunk(rows, 0, phases, {NEAR: phases}, {NEAR: [piece]}, {}, unframed=True)

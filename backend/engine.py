@@ -24,6 +24,7 @@ from backend.models import Loaded, Models, out_of_memory
 from backend.positions import Policy
 from backend.probes import Probe
 from backend.prompt import Prompt, TextStream, end_ids, prompt
+from backend.refused import Refused
 from backend.settings import LIMIT_METHODS, MAX_TARGET, SIGNAL_METHODS, RunSettings, Watch, counted
 from backend.signals import SignalContext, prompt_norms
 from backend.signals.units import characters, in_tokens, length, words
@@ -64,7 +65,7 @@ class Control:
     def retarget(self, goal: int) -> None:
         """Another target, in the unit of the settings' goal, from the next token on. Raises ValueError out of range."""
         if not 1 <= goal <= MAX_TARGET:
-            raise ValueError(f"a target goes from 1 to {MAX_TARGET:,}: choose one of these, or stop the run")
+            raise Refused(f"a target goes from 1 to {MAX_TARGET:,}: choose one of these, or stop the run")
         self._goal = int(goal)
 
     def watch(self, layer: int, head: int) -> None:
@@ -108,7 +109,7 @@ class Lab:
         loaded, adapter = self._prepared(settings)
         asked, ends = prompt(settings, loaded.tokenizer), end_ids(loaded)
         if not ends and (settings.method == "exp_decay" or (settings.landing and settings.steered)):
-            raise ValueError(
+            raise Refused(
                 "the model's files name no token that ends a response, which the decay and landing write: "
                 "choose another method and no landing, or name one as eos_token_id in its generation_config.json"
             )
@@ -161,9 +162,9 @@ def _check(settings: RunSettings, capabilities: Capabilities) -> None:
     }
     for control, reason in capabilities.unsupported.items():
         if asked.get(control):
-            raise ValueError(reason)
+            raise Refused(reason)
     if settings.watch.layer >= capabilities.layers or settings.watch.head >= capabilities.heads:
-        raise ValueError(
+        raise Refused(
             f"the model has {capabilities.layers} layers of {capabilities.heads} heads: watch a layer from 0 to "
             f"{capabilities.layers - 1} and a head from 0 to {capabilities.heads - 1}"
         )
@@ -193,7 +194,7 @@ class _Run:
         try:
             yield from self._written()
         except Exception as error:
-            if isinstance(error, ValueError) and not self.response.tokens:
+            if isinstance(error, Refused) and not self.response.tokens:
                 raise
             log.error("a run failed", exc_info=error)
             yield self._finish("error", message=_advice(error, self.response.tokens))

@@ -18,6 +18,7 @@ from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
 from backend.attention import NAME, current_frame, framed_attention
 from backend.capabilities import unrunnable
 from backend.inference import lora
+from backend.refused import Refused
 
 _attaching = threading.Lock()
 
@@ -43,7 +44,7 @@ def attach(model: PreTrainedModel) -> PreTrainedModel:
     Raises ValueError for models that the engine cannot run, with a sentence that says what to do.
     """
     if why := unrunnable(model.config):
-        raise ValueError(why)
+        raise Refused(why)
     with _attaching:
         if not getattr(model, "framed_attached", False):
             FAMILIES[model.config.model_type](model)

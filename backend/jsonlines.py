@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from backend.refused import Refused
+
 
 def read(file: Path, *fields: str) -> list[Any]:
     """The documents of a file, empty lines left out.
@@ -21,15 +23,15 @@ def read(file: Path, *fields: str) -> list[Any]:
                 found.append(json.loads(line))
     except json.JSONDecodeError as error:
         number = len(found) + 1
-        raise ValueError(f"document {number} of {file} is no JSON ({error.msg}): give one a line") from error
+        raise Refused(f"document {number} of {file} is no JSON ({error.msg}): give one a line") from error
     except UnicodeDecodeError as error:
-        raise ValueError(f"{file} is not UTF-8 text: give one JSON document a line") from error
+        raise Refused(f"{file} is not UTF-8 text: give one JSON document a line") from error
     except OSError as error:
-        raise ValueError(f"{file} cannot be read ({error.strerror}): give the path of a JSON-lines file") from error
+        raise Refused(f"{file} cannot be read ({error.strerror}): give the path of a JSON-lines file") from error
     for number, document in enumerate(found, 1):
         lacking = [field for field in fields if not isinstance(document, dict) or field not in document]
         if lacking:
-            raise ValueError(f"document {number} of {file} lacks {', '.join(lacking)}: give JSON lines that have it")
+            raise Refused(f"document {number} of {file} lacks {', '.join(lacking)}: give JSON lines that have it")
     return found
 
 

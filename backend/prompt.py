@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from backend.models import Loaded
+from backend.refused import Refused
 from backend.settings import PROMPTED_METHODS, RunSettings
 from backend.signals.prompted import prompted
 from backend.template import chat, source
@@ -52,9 +53,9 @@ def prompt(settings: RunSettings, tokenizer: PreTrainedTokenizerBase) -> Prompt:
     else:
         ids = _bare(tokenizer, words, plain)
     if not ids:
-        raise ValueError("the model's tokenizer finds no token in the prompt: type some text")
+        raise Refused("the model's tokenizer finds no token in the prompt: type some text")
     if len(ids) > LONGEST:
-        raise ValueError(f"the prompt has {len(ids):,} tokens, more than {LONGEST:,}: shorten it")
+        raise Refused(f"the prompt has {len(ids):,} tokens, more than {LONGEST:,}: shorten it")
     return Prompt(torch.tensor(ids), tail, specials)
 
 
@@ -64,7 +65,7 @@ def _encoded(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, Any]],
             messages, add_generation_prompt=True, return_dict=True, sanitize_control_tokens=plain, **options
         )["input_ids"]
     except ValueError as error:
-        raise ValueError(
+        raise Refused(
             f"the prompt holds a special token that this model's tokenizer never takes for text ({error}): leave it "
             "out, or allow special tokens"
         ) from error
@@ -101,7 +102,7 @@ def end_ids(loaded: Loaded) -> list[int]:
     named = [*(stored if isinstance(stored, (list, tuple)) else [stored]), loaded.tokenizer.eos_token_id]
     for end in named:
         if end is not None and not isinstance(end, (int, float)):
-            raise ValueError(
+            raise Refused(
                 f"eos_token_id in the generation_config.json of {loaded.capabilities.model!r} is {end!r}: write its "
                 "token ids as numbers"
             )

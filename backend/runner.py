@@ -21,6 +21,7 @@ from backend.inference.scheduler import Read, Scheduler
 from backend.models import Loaded
 from backend.positions import Policy, Rope
 from backend.probes import Probe
+from backend.refused import Refused
 from backend.signals import SignalContext, add_signal
 
 
@@ -38,7 +39,7 @@ class Runner:
         fused = fits(self.model) and not exact
         plain = getattr(self.model, "quantization_method", None) is None
         if precision in ("int8", "int4") and self.model.device.type == "cpu" and plain and not fused:
-            raise ValueError(f"transformers' own modules hold no {precision} weights on the CPU: choose bf16 or fp32")
+            raise Refused(f"transformers' own modules hold no {precision} weights on the CPU: choose bf16 or fp32")
         self.fused = Fused(self.model, precision) if fused else None
         self.exact = exact
         self.lora = loaded.lora

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 from backend import jsonlines
+from backend.refused import Refused
 
 Split = Literal["train", "validation", "test"]
 Kind = Literal["instructions", "questions", "stories", "abstracts", "long"]
@@ -63,7 +64,7 @@ def prompts(split: Split, folder: Path | None = None, kinds: Iterable[Kind] | No
         if prompt.kind in wanted and fingerprint(prompt.text) in hashes.get(prompt.kind, ())
     }
     if not found:
-        raise ValueError(f"there is no {split} prompt of {', '.join(sorted(wanted))}: give the folder of the data sets")
+        raise Refused(f"there is no {split} prompt of {', '.join(sorted(wanted))}: give the folder of the data sets")
     order = list(get_args(Kind))
     return sorted(found, key=lambda prompt: (order.index(prompt.kind), found[prompt]))
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jinja2 import TemplateError, TemplateSyntaxError
 
+from backend.refused import Refused
+
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
@@ -43,8 +45,8 @@ def chat(words: str, tokenizer: PreTrainedTokenizerBase, thinking: bool) -> Chat
         if PROBE in probe and _holds(whole, words):
             return Chat(shaped(words), options, probe.rpartition(PROBE)[2])
     if problem is not None:
-        raise ValueError(_refusal(problem)) from problem
-    raise ValueError(f"the model's chat template leaves words of the prompt out, so that none is answered: {MEND}")
+        raise Refused(_refusal(problem)) from problem
+    raise Refused(f"the model's chat template leaves words of the prompt out, so that none is answered: {MEND}")
 
 
 def source(tokenizer: PreTrainedTokenizerBase) -> str:
@@ -54,7 +56,7 @@ def source(tokenizer: PreTrainedTokenizerBase) -> str:
     try:
         return tokenizer.get_chat_template()
     except ValueError as error:
-        raise ValueError(f"the model has several chat templates and no default: {MEND}") from error
+        raise Refused(f"the model has several chat templates and no default: {MEND}") from error
 
 
 def switches(tokenizer: PreTrainedTokenizerBase) -> list[str]:

@@ -7,6 +7,7 @@ import sys
 import time
 
 from backend import bom
+from backend.refused import Refused
 
 REDRAWS_A_SECOND = 10
 
@@ -37,7 +38,7 @@ def typed() -> str:
         try:
             text = data.decode(sys.stdin.encoding)
         except UnicodeDecodeError:
-            raise ValueError(f"the prompt on stdin is not UTF-8 ({error}): save it as UTF-8") from error
+            raise Refused(f"the prompt on stdin is not UTF-8 ({error}): save it as UTF-8") from error
     return io.StringIO(text, newline=None).read()
 
 

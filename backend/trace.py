@@ -23,6 +23,7 @@ from pydantic import ValidationError
 
 from backend import bom, export
 from backend.records import FinishRecord, Header, StepRecord, TraceRecord
+from backend.refused import Refused
 from backend.settings import RunSettings
 from backend.steps import Finish, Step
 
@@ -34,7 +35,7 @@ MAX_VALUES = 8_000_000
 GZIP_MAGIC = b"\x1f\x8b"
 
 
-class TraceError(ValueError):
+class TraceError(Refused):
     """A trace that cannot be read or written; the message is a sentence that says why."""
 
 

@@ -13,23 +13,26 @@ import gradio as gr
 import hypothesis
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from app import controls, model, page, plans, presets
+from app import controls, model, page, plans, presets, view
 from app.api import endpoint
 from app.frames import PATH, Frame, Stream, Streams
 from app.runs import SHARE, SLOWEST, Runs, batches
 from app.share import explain, flat, from_query
 from app.tabs import compare
 from app.tabs.long_context import BUILT_IN, MAX_BYTES, built_in, text_of
-from backend.adapters import available
+from backend.adapters import AdapterError, available
 from backend.engine import Control, Lab
-from backend.models import Models
+from backend.models import ModelError, Models
 from backend.records import StepRecord
+from backend.refused import Refused
 from backend.settings import RunSettings, Watch
+from backend.trace import TraceError
 
 # Seconds after which a thread that is waited for has failed.
 PATIENCE = 300
@@ -487,3 +490,35 @@ def test_a_compression_that_came_with_a_training_leaves_with_it():
     assert controls.as_trained("none", "embedded", ntk) == ["none", 1]
     for own in (("ntk", 4), ("naive", 16)):
         assert controls.as_trained("ldpe", "embedded", own) == [gr.skip()] * 2
+
+
+BUGS = {
+    "shapes": lambda: np.zeros(3) + np.zeros(4),
+    "int": lambda: int("x"),
+    "unpacking": lambda: [a for a, b in [(1,)]],
+    "json": lambda: json.loads("{"),
+    "unicode": lambda: b"\xff".decode(),
+    "index": lambda: [].index(3),
+    "runtime": lambda: torch.zeros(3) + torch.zeros(4),
+}
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_mistake_of_the_program_is_told_as_one_and_logged(bug, caplog):
+    with pytest.raises((ValueError, RuntimeError)) as caught:
+        BUGS[bug]()
+    words = view.sentence(caught.value)
+    assert words.startswith(f"The run failed ({type(caught.value).__name__}: ") and "try again" in words
+    assert "Traceback" in caplog.text
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_run_with_a_mistake_in_it_ends_as_one(bug, lab, monkeypatch, caplog):
+    monkeypatch.setattr("backend.engine.Chooser.choose", lambda *_: BUGS[bug](), raising=True)
+    [finish] = lab.stream(RunSettings(prompt="Why?", max_new_tokens=2))
+    assert finish.reason == "error" and "Traceback" in caplog.text
+
+
+@pytest.mark.parametrize("error", [ModelError, AdapterError, TraceError, Refused])
+def test_what_was_refused_is_its_own_sentence(error, caplog):
+    assert view.sentence(error("choose another one")) == "Choose another one." and not caplog.text

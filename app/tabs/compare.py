@@ -21,6 +21,7 @@ from app.tabs.generate import Adapters
 from app.view import ended_words, ending, follow, sentence
 from backend.capabilities import Capabilities
 from backend.engine import Control
+from backend.refused import Refused
 from backend.settings import (
     LIMIT_METHODS,
     LONG_METHODS,
@@ -264,7 +265,7 @@ def _settings(values: Sequence[Any]) -> list[RunSettings]:
     count, *rest = values[len(COMMON) :]
     slots = [rest[i * len(OWN) : (i + 1) * len(OWN)] for i in range(int(count))]
     if any(value is None for value in [*common.values(), *(value for slot in slots for value in slot)]):
-        raise ValueError("a number is missing: fill in every box of the settings that are compared")
+        raise Refused("a number is missing: fill in every box of the settings that are compared")
     return [settings_of(common | _own(dict(zip(OWN, slot, strict=True)), common["model"])) for slot in slots]
 
 

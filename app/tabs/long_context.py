@@ -20,6 +20,7 @@ from app.runs import Runs
 from app.view import sentence
 from backend.capabilities import Capabilities
 from backend.engine import Control
+from backend.refused import Refused
 
 PLACE = "long"
 LAYER = 12
@@ -156,17 +157,17 @@ def built_in() -> str:
 def text_of(data: bytes) -> str:
     """An uploaded file as text. ValueError with a sentence where it is too large, not UTF-8 or empty."""
     if len(data) > MAX_BYTES:
-        raise ValueError(
+        raise Refused(
             f"the file has {len(data) / 1e6:.1f} MB, more than {MAX_BYTES / 1e6:.0f}: cut it, and upload a part"
         )
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ValueError(
+        raise Refused(
             f"the file is not UTF-8 text (byte {error.start:,} does not fit): save it as UTF-8 and upload it again"
         ) from error
     if not text.strip() or "\0" in text:
-        raise ValueError("the file holds no text: choose a plain text file")
+        raise Refused("the file holds no text: choose a plain text file")
     return text
 
 
@@ -180,9 +181,9 @@ def _uploaded(path: str) -> str:
 
 def _checked(text: str) -> str:
     if not text.strip():
-        raise ValueError("there is no text: paste one, upload a file, or choose the built-in one")
+        raise Refused("there is no text: paste one, upload a file, or choose the built-in one")
     if len(text.encode()) > MAX_BYTES:
-        raise ValueError(f"the text is longer than {MAX_BYTES / 1e6:.0f} MB: cut it")
+        raise Refused(f"the text is longer than {MAX_BYTES / 1e6:.0f} MB: cut it")
     return text
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from backend.evaluation.files import RESULTS, keep, resumed, writable
+from backend.refused import Refused
 from backend.settings import LONG_METHODS, MAX_LANDING, Method, Unit
 from backend.terminal import say
 
@@ -68,7 +69,7 @@ def _joint_rate(options: argparse.Namespace) -> int:
     from backend.models import Models, allowed
 
     if not 0 <= options.landing <= MAX_LANDING:
-        raise ValueError(f"--landing {options.landing}: give 0 to {MAX_LANDING}")
+        raise Refused(f"--landing {options.landing}: give 0 to {MAX_LANDING}")
     out = options.out or joint_rate.file_of(options.method, options.set, options.unit, options.landing)
     writable(out)
     cases = joint_rate.asked(options.set, options.data, options.unit)[: options.prompts]
@@ -79,11 +80,11 @@ def _joint_rate(options: argparse.Namespace) -> int:
     ):
         keep(out, result)
     if result is None:
-        raise ValueError("nothing was asked: give --prompts of at least 1")
+        raise Refused("nothing was asked: give --prompts of at least 1")
     base = joint_rate.file_of("none", options.set, "tokens", 0)
     reference = result if options.method == "none" else resumed(base, dict)
     if reference is None:
-        raise ValueError("the answers are kept; to sum them up, measure the base model too: --method none")
+        raise Refused("the answers are kept; to sum them up, measure the base model too: --method none")
     compared = joint_rate.Compared(lab.models.load(options.model), reference, {p.text for p, _ in cases})
     result |= {"summary": {options.set: compared.summary(result)}}
     keep(out, result)
@@ -110,16 +111,16 @@ def _harness(options: argparse.Namespace) -> int:
     try:
         from backend.evaluation.harness import CHOICES, evaluate, summaries
     except ImportError as error:
-        raise ValueError(f"{error.name} is not installed: pip install -r requirements-dev.txt") from error
+        raise Refused(f"{error.name} is not installed: pip install -r requirements-dev.txt") from error
     from backend.models import Models, allowed
 
     if not options.task and options.data is None:
-        raise ValueError("nothing to run: give --data FOLDER, or --task NAME")
+        raise Refused("nothing to run: give --data FOLDER, or --task NAME")
     least = CHOICES if options.data else 1
     if options.limit is not None and options.limit < least:
-        raise ValueError(f"--limit {options.limit}: give at least {least}")
+        raise Refused(f"--limit {options.limit}: give at least {least}")
     if options.shots < 0:
-        raise ValueError(f"--shots {options.shots}: give at least 0")
+        raise Refused(f"--shots {options.shots}: give at least 0")
     long = any(method in LONG_METHODS for method in options.method)
     out = options.out or RESULTS / ("harness_pic_sft.json" if long else "harness.json")
     writable(out)
@@ -157,7 +158,7 @@ def _lengths(options: argparse.Namespace, usual: Sequence[int], shortest: int) -
     """The lengths asked for, or the usual ones, ascending. ValueError for one below the shortest."""
     chosen = sorted(options.lengths or usual)
     if chosen[0] < shortest:
-        raise ValueError(f"--lengths {chosen[0]}: give lengths from {shortest:,}")
+        raise Refused(f"--lengths {chosen[0]}: give lengths from {shortest:,}")
     return chosen
 
 
@@ -168,7 +169,7 @@ def _texts(options: argparse.Namespace) -> tuple[Lab, dict[str, str]]:
     from backend.models import Models, allowed
 
     if options.documents < 1:
-        raise ValueError(f"--documents {options.documents}: give at least 1")
+        raise Refused(f"--documents {options.documents}: give at least 1")
     return Lab(Models(allowed(more=[options.model]))), documents(options.data, options.documents)
 
 
@@ -176,7 +177,7 @@ def _recall(options: argparse.Namespace) -> int:
     from backend.evaluation.recall import LENGTHS, earlier, evaluate
 
     if options.keys < 1:
-        raise ValueError(f"--keys {options.keys}: give at least 1")
+        raise Refused(f"--keys {options.keys}: give at least 1")
     lengths = {part: _lengths(options, LENGTHS[part], 64) for part in ([options.only] if options.only else LENGTHS)}
     writable(options.out)
     before = resumed(options.out, earlier)
@@ -202,7 +203,7 @@ def _perplexity(options: argparse.Namespace) -> int:
     out = options.out or RESULTS / ("ablation.json" if options.ablation else "perplexity.json")
     lengths = _lengths(options, LENGTHS, TAIL)
     if odd := next((length for length in lengths if length % CHUNK), None):
-        raise ValueError(f"--lengths {odd}: give multiples of {CHUNK}, by which a text is read")
+        raise Refused(f"--lengths {odd}: give multiples of {CHUNK}, by which a text is read")
     writable(out)
     lab, texts = _texts(options)
     before = resumed(out, lambda found: earlier(found, options.model))
@@ -210,7 +211,7 @@ def _perplexity(options: argparse.Namespace) -> int:
     for result in evaluate(lab, options.model, texts, policies, lengths, options.longest, before, say):
         keep(out, result)
     if result is None:
-        raise ValueError("nothing to measure: give longer texts, smaller --lengths or a larger --longest")
+        raise Refused("nothing to measure: give longer texts, smaller --lengths or a larger --longest")
     for row in [*result["perplexity"], *result["same_tokens"]]:
         say(json.dumps(row, ensure_ascii=False))
     return 0
@@ -230,7 +231,7 @@ def _computation(options: argparse.Namespace) -> int:
 
     windows = options.windows or WINDOWS
     if odd := next((window for window in windows if window < 4 or window > STOP), None):
-        raise ValueError(f"--windows {odd}: give 4 to {STOP:,}")
+        raise Refused(f"--windows {odd}: give 4 to {STOP:,}")
     writable(options.out)
     before = resumed(options.out, lambda found: earlier(found, options.model))
     lab, texts = _texts(options)
@@ -238,7 +239,7 @@ def _computation(options: argparse.Namespace) -> int:
     for result in evaluate(lab, options.model, texts, windows, before, say):
         keep(options.out, result)
     if result is None:
-        raise ValueError(f"nothing to measure: give texts of at least {STOP:,} tokens")
+        raise Refused(f"nothing to measure: give texts of at least {STOP:,} tokens")
     return 0
 
 
@@ -260,7 +261,7 @@ def _diagnoses(options: argparse.Namespace) -> int:
 
     for name, least in (("documents", 1), ("length", 64), ("head", 0)):
         if getattr(options, name) < least:
-            raise ValueError(f"--{name} {getattr(options, name)}: give at least {least}")
+            raise Refused(f"--{name} {getattr(options, name)}: give at least {least}")
     writable(options.out)
     lab, texts = Lab(Models(allowed(more=[options.model]))), documents(options.data, options.documents)
     for result in evaluate(lab, options.model, texts, options.length, options.head, say):
@@ -281,7 +282,7 @@ def _endmark(options: argparse.Namespace) -> int:
     from backend.models import Models, allowed
 
     if not 0 < options.gain < math.inf:
-        raise ValueError(f"--gain {options.gain}: give a number above 0")
+        raise Refused(f"--gain {options.gain}: give a number above 0")
     writable(options.out)
     for result in evaluate(Models(allowed(more=[options.model])), options.model, options.gain, options.seed, say):
         keep(options.out, result)
@@ -344,7 +345,7 @@ def _longform(options: argparse.Namespace) -> int:
     for file in options.recount or ():
         writable(file)
         if (found := resumed(file, earlier)) is None:
-            raise ValueError(f"--recount {file}: there is no such file")
+            raise Refused(f"--recount {file}: there is no such file")
         keep(file, recount(found, say))
     if options.recount:
         return 0
@@ -353,7 +354,7 @@ def _longform(options: argparse.Namespace) -> int:
     out = options.out or RESULTS / ("pic_sft.json" if options.trained else "longform.json")
     for name in ("prompts", "cap"):
         if getattr(options, name) < 1:
-            raise ValueError(f"--{name} {getattr(options, name)}: give at least 1")
+            raise Refused(f"--{name} {getattr(options, name)}: give at least 1")
     common = {
         "model": options.model,
         "max_new_tokens": options.cap,
@@ -375,7 +376,7 @@ def _policies(options: argparse.Namespace, known: Collection[str]) -> list[str]:
     """The policies asked for, or all that are known."""
     chosen = options.policy or list(known)
     if wrong := [name for name in chosen if name not in known]:
-        raise ValueError(f"there is no policy {wrong[0]!r}: choose of {', '.join(known)}")
+        raise Refused(f"there is no policy {wrong[0]!r}: choose of {', '.join(known)}")
     return chosen
 
 
@@ -385,13 +386,13 @@ def _length(options: argparse.Namespace) -> int:
     from backend.models import Models, allowed
 
     if options.prompts < 1:
-        raise ValueError(f"--prompts {options.prompts}: give at least 1")
+        raise Refused(f"--prompts {options.prompts}: give at least 1")
     if not 0 <= options.landing <= MAX_LANDING:
-        raise ValueError(f"--landing {options.landing}: give 0 to {MAX_LANDING}")
+        raise Refused(f"--landing {options.landing}: give 0 to {MAX_LANDING}")
     try:
         packages()
     except ImportError as error:
-        raise ValueError(str(error)) from error
+        raise Refused(str(error)) from error
     writable(options.out / "length.json")
     models = Models(allowed(more=[options.model]))
     for method in options.method:

@@ -25,6 +25,7 @@ from backend.evaluation.files import counted
 from backend.evaluation.machine import provenance
 from backend.evaluation.perplexity import Chunk, read, read_truncated, tokenise, truncation_start
 from backend.evaluation.speed import read_operations
+from backend.refused import Refused
 from backend.runner import Runner
 from backend.settings import RunSettings
 
@@ -80,9 +81,9 @@ def earlier(found: dict[str, Any], model: str) -> dict[str, Any]:
         _ = [(row["attention"], row["window"], row["document"], row["nats"]) for row in found["rows"]]
         measured_on = found["model"]
     except (KeyError, TypeError) as error:
-        raise ValueError("it is no result of this command") from error
+        raise Refused("it is no result of this command") from error
     if measured_on != model:
-        raise ValueError(f"it was measured on {measured_on}")
+        raise Refused(f"it was measured on {measured_on}")
     return found
 
 

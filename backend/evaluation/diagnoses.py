@@ -23,6 +23,7 @@ from backend.evaluation.machine import provenance
 from backend.evaluation.perplexity import tokenise
 from backend.positions import Policy
 from backend.probes import Probe
+from backend.refused import Refused
 from backend.settings import RunSettings
 
 PLAIN = "plain"
@@ -92,7 +93,7 @@ def evaluate(
     ids = {name: tokenise(lab, text, RunSettings(prompt="-", model=model), length) for name, text in texts.items()}
     long = {name: mine for name, mine in ids.items() if len(mine) == length}
     if not long:
-        raise ValueError(f"no text has {length:,} tokens: give longer ones, or a smaller --length")
+        raise Refused(f"no text has {length:,} tokens: give longer ones, or a smaller --length")
     trained = lab.models.load(model).capabilities.training_length
     about = provenance(seed=0) | {"model": model, "trained": trained, "length": length, "window": WINDOW}
     readings: list[dict[str, Any]] = []

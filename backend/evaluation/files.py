@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from backend.refused import Refused
+
 RESULTS = Path(__file__).parents[2] / "assets" / "results"
 
 
@@ -18,9 +20,9 @@ def resumed(file: Path, checked: Callable[[dict[str, Any]], dict[str, Any]]) -> 
     try:
         return checked(json.loads(file.read_text("utf-8")))
     except json.JSONDecodeError as error:
-        raise ValueError(f"{file} cannot be gone on from, it is no JSON: give another --out, or delete it") from error
+        raise Refused(f"{file} cannot be gone on from, it is no JSON: give another --out, or delete it") from error
     except (OSError, ValueError) as error:
-        raise ValueError(f"{file} cannot be gone on from, {error}: give another --out, or delete it") from error
+        raise Refused(f"{file} cannot be gone on from, {error}: give another --out, or delete it") from error
 
 
 def writable(file: Path) -> None:
@@ -28,11 +30,11 @@ def writable(file: Path) -> None:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ValueError(f"{file} cannot be written ({error.strerror}): give another --out") from error
+        raise Refused(f"{file} cannot be written ({error.strerror}): give another --out") from error
     if not os.access(file if file.exists() else file.parent, os.W_OK):
-        raise ValueError(f"{file} cannot be written (no permission): give another --out")
+        raise Refused(f"{file} cannot be written (no permission): give another --out")
     if file.is_dir():
-        raise ValueError(f"{file} is a folder: give a file as --out")
+        raise Refused(f"{file} is a folder: give a file as --out")
 
 
 def keep(file: Path, result: dict[str, Any]) -> None:
@@ -42,7 +44,7 @@ def keep(file: Path, result: dict[str, Any]) -> None:
         scratch.write_text(json.dumps(_rounded(result), separators=(",", ":")), "utf-8")
         scratch.replace(file)
     except OSError as error:
-        raise ValueError(f"{file} cannot be written ({error.strerror}): give another --out") from error
+        raise Refused(f"{file} cannot be written ({error.strerror}): give another --out") from error
 
 
 def counted(name: str, what: str, asked: int, count: int, why: str) -> str:

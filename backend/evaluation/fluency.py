@@ -27,6 +27,7 @@ from backend.evaluation import checkpoint
 from backend.evaluation.files import counted
 from backend.evaluation.machine import CALL, provenance
 from backend.evaluation.perplexity import Chunk, begin, read, tokenise, truncation_start
+from backend.refused import Refused
 from backend.settings import RunSettings
 
 LENGTHS = (2048, 4096, 8192, 16384, 32768, 65536, 131072)
@@ -118,9 +119,9 @@ def earlier(found: dict[str, Any], model: str) -> dict[str, Any]:
     try:
         measured_on, _ = found["model"], [Reading(**row) for row in found["readings"]]
     except (KeyError, TypeError) as error:
-        raise ValueError("it is no result of this command") from error
+        raise Refused("it is no result of this command") from error
     if measured_on != model:
-        raise ValueError(f"it was measured on {measured_on}")
+        raise Refused(f"it was measured on {measured_on}")
     return found
 
 
@@ -130,7 +131,7 @@ def documents(folder: Path | None, most: int) -> dict[str, str]:
         return {"pydoc": "\n\n".join(pydoc_data.topics.topics[name] for name in sorted(pydoc_data.topics.topics))}
     files = sorted(folder.glob("*.txt"))[:most]
     if not files:
-        raise ValueError(f"there is no .txt file in {folder}: give a folder with texts")
+        raise Refused(f"there is no .txt file in {folder}: give a folder with texts")
     return {file.stem: file.read_text("utf-8") for file in files}
 
 
@@ -266,7 +267,7 @@ def evaluate(
     readings = [Reading(**row) for row in before["readings"]]
     prints = {name: fingerprint(text) for name, text in texts.items()}
     if other := next((r.document for r in readings if prints.get(r.document, r.text) != r.text), None):
-        raise ValueError(f"what is to be gone on from was read of another text named {other}: give another --out")
+        raise Refused(f"what is to be gone on from was read of another text named {other}: give another --out")
     result = provenance(seed=0, before=before if readings else None)
     told = sorted({*lengths, *_lengths(before)})
     ids = {

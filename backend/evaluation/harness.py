@@ -30,6 +30,7 @@ from backend.evaluation.files import counted
 from backend.evaluation.machine import provenance
 from backend.models import Loaded, Models
 from backend.positions import Policy
+from backend.refused import Refused
 from backend.runner import runner
 from backend.settings import Method
 from backend.signals import SignalContext, SignalSettings, prompt_norms
@@ -93,7 +94,7 @@ def summaries(folder: Path, count: int, scratch: Path) -> ConfigurableTask:
     """The task 'summaries' over `count` abstracts; writes its documents to `scratch`."""
     rows = jsonlines.read(folder / "scitldr_test.jsonl", "abstract", "tldr")[:count]
     if len(rows) < CHOICES:
-        raise ValueError(f"{folder / 'scitldr_test.jsonl'} has {len(rows)} rows: give at least {CHOICES}")
+        raise Refused(f"{folder / 'scitldr_test.jsonl'} has {len(rows)} rows: give at least {CHOICES}")
     order, documents = random.Random(0), []
     for row in rows:
         others = order.sample([other["tldr"] for other in rows if other is not row], CHOICES - 1)
@@ -164,7 +165,7 @@ def _name(task: Any) -> str:
 def _tuned(method: Method, model: str) -> Adapter:
     adapter = adapters.required(method, model)
     if adapter is None or (adapter.settings is None and adapter.longform is None):
-        raise ValueError(f"{method} has neither a signal nor position ids of its own: choose a method that has")
+        raise Refused(f"{method} has neither a signal nor position ids of its own: choose a method that has")
     return adapter
 
 

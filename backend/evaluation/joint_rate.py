@@ -37,6 +37,7 @@ from backend.evaluation.machine import provenance
 from backend.evaluation.quality import similarity
 from backend.models import Loaded
 from backend.prompt import end_ids, token_ids
+from backend.refused import Refused
 from backend.sentences import mark
 from backend.settings import LIMIT_METHODS, UNSTEERED, Method, RunSettings, Unit, Watch
 from backend.signals.units import in_tokens, length
@@ -148,7 +149,7 @@ def answer(lab: Lab, prompt: Prompt, settings: RunSettings) -> Answer:
         else:
             finish = event
     if finish is None or finish.reason == "error":
-        raise ValueError(finish.message if finish else "the run was stopped")
+        raise Refused(finish.message if finish else "the run was stopped")
     return Answer(
         kind=prompt.kind,
         prompt=fingerprint(prompt.text),
@@ -215,12 +216,12 @@ def evaluate(
     before: a result to go on from. ValueError where it is another method's or set's, or where nothing can be asked.
     """
     if landing and (method in LIMIT_METHODS or method in UNSTEERED):
-        raise ValueError(f"{method} has no target to land on: leave out --landing")
+        raise Refused(f"{method} has no target to land on: leave out --landing")
     if unit != "tokens" and method in LIMIT_METHODS:
-        raise ValueError(f"{method} has a limit in tokens: leave out --unit")
+        raise Refused(f"{method} has a limit in tokens: leave out --unit")
     options = {"method": method, "model": model, "set": split, "unit": unit, "landing": landing}
     if before and before.get("options") != options:
-        raise ValueError("it is of another method, model or set of prompts")
+        raise Refused("it is of another method, model or set of prompts")
     answers = [Answer(**row) for row in (before or {}).get("answers", [])]
     known = {(one.prompt, one.target) for one in answers}
     result = provenance(seed=0) | {"options": options, "asked": len(cases)}
@@ -244,7 +245,7 @@ class Compared:
         self.texts = {fingerprint(text): text for text in prompts}
         self.base = {row["prompt"]: Answer(**row) for row in reference["answers"] if row["prompt"] in self.texts}
         if lacking := len(self.texts) - len(self.base):
-            raise ValueError(f"the base model's answers lack {lacking} of the prompts: measure --method none on all")
+            raise Refused(f"the base model's answers lack {lacking} of the prompts: measure --method none on all")
 
     def summary(self, result: Mapping[str, Any]) -> dict[str, Any]:
         """The joint rate of a result over all its answers, and what stands beside it.

@@ -35,6 +35,7 @@ from backend.evaluation.machine import provenance
 from backend.evaluation.quality import bert_score, distinct, perplexity, rouge
 from backend.models import Loaded, Models
 from backend.prompt import end_ids, token_ids
+from backend.refused import Refused
 from backend.sentences import final
 from backend.settings import LIMIT_METHODS, SIGNAL_METHODS, UNSTEERED, Method, RunSettings, Unit, Watch
 from backend.signals import SignalSettings
@@ -153,7 +154,7 @@ def streamed(
         for event in lab.stream(settings, control):
             if isinstance(event, Finish):
                 if event.reason == "error":
-                    raise ValueError(event.message)
+                    raise Refused(event.message)
                 ended = event.reason == "eos"
                 continue
             tokens.append(event.token)
@@ -329,7 +330,7 @@ def evaluate(
     """
     started = time.monotonic()
     if landing and (method in LIMIT_METHODS or method in UNSTEERED):
-        raise ValueError(f"{method} has no target to land on: leave out --landing")
+        raise Refused(f"{method} has no target to land on: leave out --landing")
     adapter = _adapter(method, model, path)
     untouched = models.load(model)
     asked = cases(prompts(count, folder), ranges)
@@ -337,7 +338,7 @@ def evaluate(
         asked += summary_cases(folder, untouched.tokenizer)
     asked = [case for case in asked if _heeded(method, case)]
     if not asked:
-        raise ValueError(f"{method} heeds no target of that kind: give other --ranges")
+        raise Refused(f"{method} heeds no target of that kind: give other --ranges")
     made = {"method": method, "model": model, "landing": landing, "adapter": adapter.sha256 if adapter else None}
     result = provenance(seed=0) | made
     written = list(streamed(Lab(models, adapter), model, method, asked, landing, report))
@@ -361,7 +362,7 @@ def _adapter(method: Method, model: str, path: Path | None) -> Adapter | None:
     """The adapter in `path`, or the lab's own, None for a method without. ValueError where there is none that fits."""
     adapter = Adapter.load(path) if path else adapters.required(method, model)
     if adapter and adapter.method != method:
-        raise ValueError(f"the adapter in {adapter.path} is for {adapter.method}: give --method {adapter.method}")
+        raise Refused(f"the adapter in {adapter.path} is for {adapter.method}: give --method {adapter.method}")
     return adapter
 
 

@@ -23,6 +23,7 @@ from backend.evaluation.machine import PeakMemory
 from backend.evaluation.speed import Bench, Speed, begun, cache_bytes, context_tokens, engine_readers, measured
 from backend.models import Models
 from backend.positions import Policy
+from backend.refused import Refused
 from backend.runner import Runner
 from backend.terminal import say
 
@@ -39,7 +40,7 @@ def server(gguf: Path, room: int) -> Any:
     try:
         import xllamacpp
     except ImportError as error:
-        raise ValueError("xllamacpp is not installed: run `make bench-llama`") from error
+        raise Refused("xllamacpp is not installed: run `make bench-llama`") from error
     params = xllamacpp.CommonParams()
     params.model.path, params.n_ctx, params.n_parallel = str(gguf), room, 1
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = torch.get_num_threads()

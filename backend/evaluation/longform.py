@@ -22,6 +22,7 @@ from backend.evaluation.lengthening import Answer, summary
 from backend.evaluation.machine import provenance
 from backend.evaluation.quality import distinct, perplexity, similarity
 from backend.prompt import token_ids
+from backend.refused import Refused
 from backend.settings import RunSettings, Watch
 from backend.signals.units import words
 from backend.steps import Finish, Step
@@ -61,7 +62,7 @@ def asked(file: Path | None, count: int, least: int = 0) -> list[Asked]:
         return [Asked(prompt) for prompt in PROMPTS[:count]]
     rows = [row for row in jsonlines.read(file, "prompt") if (row.get("length") or 0) >= least]
     if not rows:
-        raise ValueError(f"no prompt in {file} asks for {least:,} words or more: give another --data or --wanted")
+        raise Refused(f"no prompt in {file} asks for {least:,} words or more: give another --data or --wanted")
     chosen = [rows[i * len(rows) // count] for i in range(count)] if count < len(rows) else rows
     return [Asked(row["prompt"], row.get("length")) for row in chosen]
 
@@ -72,7 +73,7 @@ def judge(name: str) -> Judge:
     try:
         return getattr(import_module(module), function)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"there is no judge {name}: give MODULE:FUNCTION of a module that can be imported") from error
+        raise Refused(f"there is no judge {name}: give MODULE:FUNCTION of a module that can be imported") from error
 
 
 def earlier(found: dict[str, Any]) -> dict[str, Any]:
@@ -81,7 +82,7 @@ def earlier(found: dict[str, Any]) -> dict[str, Any]:
         _ = found["settings"], found["prompts"], [Answer(**row) for rows in found["answers"].values() for row in rows]
         _ = {name: found["measured"][name] for name in found["answers"]}
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError("it is no result of this command") from error
+        raise Refused("it is no result of this command") from error
     return found
 
 
@@ -90,7 +91,7 @@ def response(lab: Lab, settings: RunSettings) -> Response:
     *steps, finish = lab.stream(settings)
     assert isinstance(finish, Finish)
     if finish.reason == "error":
-        raise ValueError(finish.message)
+        raise Refused(finish.message)
     return Response([step.token for step in steps if isinstance(step, Step)], finish.reason == "eos")
 
 
@@ -174,7 +175,7 @@ def evaluate(
     """
     head = {"settings": dict(common), "prompts": [each.prompt for each in prompts]}
     if before is not None and any(before[key] != value for key, value in head.items()):
-        raise ValueError("the result to go on from has other settings or prompts: give another --out, or delete it")
+        raise Refused("the result to go on from has other settings or prompts: give another --out, or delete it")
     result = provenance(seed=0, before=before) | head
     answers: dict[str, list[dict[str, Any]]] = dict(before["answers"]) if before else {}
     measured = dict(before["measured"]) if before else {}

@@ -12,6 +12,7 @@ import torch
 from backend.cache import FramedCache
 from backend.engine import CHUNK, Control, Lab
 from backend.positions import Policy
+from backend.refused import Refused
 from backend.settings import RunSettings
 from backend.steps import Logits
 
@@ -59,7 +60,7 @@ def tokenise(lab: Lab, text: str, settings: RunSettings, most: int) -> torch.Ten
     # A token is at least one character, and hardly ever more than 16 on average.
     ids = loaded.tokenizer(text[: 16 * most], add_special_tokens=False, verbose=False)["input_ids"][:most]
     if len(ids) < 2:
-        raise ValueError("the text has fewer than two tokens: paste or upload a longer one")
+        raise Refused("the text has fewer than two tokens: paste or upload a longer one")
     return torch.tensor(ids)
 
 

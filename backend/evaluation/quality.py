@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel
 
+from backend.refused import Refused
 from backend.sentences import sentences
 
 ROUGE_TYPES = ("rouge1", "rouge2", "rougeLsum")
@@ -67,7 +68,7 @@ def corpus_bleu(candidates: Sequence[str], references: Sequence[str]) -> float:
     ValueError for lists of two lengths; ModuleNotFoundError, which says what to install, without the package.
     """
     if len(candidates) != len(references):
-        raise ValueError(f"{len(candidates)} candidates, {len(references)} references: give one for each")
+        raise Refused(f"{len(candidates)} candidates, {len(references)} references: give one for each")
     return _package("sacrebleu").corpus_bleu(candidates, [references]).score
 
 
@@ -116,7 +117,7 @@ def perplexity(
     """
     rows = [torch.tensor([*p, *r]) for p, r in zip(prompts, responses, strict=True)]
     if not all(map(len, prompts)):
-        raise ValueError("a prompt has no tokens: a response's first token needs one before it")
+        raise Refused("a prompt has no tokens: a response's first token needs one before it")
     found = [Likelihood(0.0, 0)] * len(rows)
     for batch in _batches([len(row) for row in rows]):
         ids = pad_sequence([rows[i] for i in batch], batch_first=True).to(model.device)

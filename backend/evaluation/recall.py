@@ -30,6 +30,7 @@ from backend.evaluation.machine import provenance
 from backend.evaluation.perplexity import tokenise
 from backend.evaluation.quality import corpus_bleu, rouge
 from backend.positions import Policy
+from backend.refused import Refused
 from backend.runner import Runner
 from backend.settings import RunSettings
 
@@ -200,7 +201,7 @@ def earlier(found: dict[str, Any]) -> dict[str, Any]:
     try:
         _ = [part["rows"] for part in found.values()]
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError("it is no result of this command") from error
+        raise Refused("it is no result of this command") from error
     return found
 
 

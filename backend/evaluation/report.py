@@ -17,6 +17,7 @@ from backend.evaluation import report_joint, report_reading, report_speed, repor
 from backend.evaluation.files import RESULTS
 from backend.evaluation.headlines import headlines
 from backend.evaluation.markdown import UNKNOWN, Part, Results, listed
+from backend.refused import Refused
 
 README = RESULTS.parents[1] / "README.md"
 BEGIN, END = "<!-- headlines: written by `python -m backend report` -->", "<!-- end of headlines -->"
@@ -87,7 +88,7 @@ def write(folder: Path = RESULTS, readme: Path = README) -> None:
     before, _, rest = readme.read_text("utf-8").partition(BEGIN)
     _, end, after = rest.partition(END)
     if not end:
-        raise ValueError(f"{readme} has no place for headlines: put {BEGIN} and {END} into it")
+        raise Refused(f"{readme} has no place for headlines: put {BEGIN} and {END} into it")
     told = headlines(read(folder)).strip()
     readme.write_text(f"{before}{BEGIN}\n{told}\n{end}{after}", "utf-8")
 

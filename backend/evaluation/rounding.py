@@ -18,6 +18,7 @@ from backend.engine import Lab
 from backend.evaluation.files import RESULTS, counted, keep, resumed, writable
 from backend.evaluation.length import QUESTIONS
 from backend.evaluation.machine import provenance
+from backend.refused import Refused
 from backend.settings import SIGNAL_METHODS, Method, Precision, RunSettings, Watch
 from backend.steps import Finish
 from backend.terminal import say
@@ -61,7 +62,7 @@ def _tokens(lab: Lab, method: Method, precision: Precision, asked: Sequence[str]
         *_, finish = lab.stream(settings)
         assert isinstance(finish, Finish)
         if finish.reason == "error":
-            raise ValueError(finish.message)
+            raise Refused(finish.message)
         return finish.tokens
 
     with ThreadPoolExecutor(ROWS) as pool:

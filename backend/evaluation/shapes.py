@@ -22,6 +22,7 @@ from backend.evaluation import length
 from backend.evaluation.files import counted
 from backend.evaluation.machine import provenance
 from backend.models import Models
+from backend.refused import Refused
 from backend.training.data import Sample
 from backend.training.settings import TrainSettings
 from backend.training.train import LOG, train
@@ -40,7 +41,7 @@ def made(settings: TrainSettings, samples: Sequence[Sample], prompts: int) -> di
 def earlier(found: dict[str, Any], common: dict[str, Any]) -> dict[str, Any]:
     """A result to go on from, checked. ValueError for one that was made otherwise."""
     if any(found.get(name) != value for name, value in common.items()):
-        raise ValueError("it was trained or measured otherwise")
+        raise Refused("it was trained or measured otherwise")
     return found
 
 

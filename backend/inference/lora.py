@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from backend.adapters import CONFIG, WEIGHTS
+from backend.refused import Refused
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -51,9 +52,9 @@ class Lora:
 
         config = json.loads((folder / CONFIG).read_text("utf-8"))
         if other := [name for name in OTHERS if config.get(name)]:
-            raise ValueError(f"it is no plain LoRA: {', '.join(other)}")
+            raise Refused(f"it is no plain LoRA: {', '.join(other)}")
         if not isinstance(alpha := config.get("lora_alpha"), (int, float)):
-            raise ValueError(f"its lora_alpha is no number: {alpha}")
+            raise Refused(f"its lora_alpha is no number: {alpha}")
         tensors = load_file(folder / WEIGHTS, device=str(model.device))
         parts = {}
         for name in [name.removesuffix(DOWN) for name in tensors if name.endswith(DOWN)]:
@@ -61,14 +62,14 @@ class Lora:
             rank = len(down) ** (0.5 if config.get("use_rslora") else 1)
             parts[name.removeprefix(PREFIX)] = down, up * (alpha / rank)
         if tensors:
-            raise ValueError(f"it holds {next(iter(tensors))}, which is no part of a LoRA")
+            raise Refused(f"it holds {next(iter(tensors))}, which is no part of a LoRA")
         fitting = dict(_linears(model))
         for name, (down, up) in parts.items():
             if name not in fitting:
-                raise ValueError(f"the model has no {name} in its layers")
+                raise Refused(f"the model has no {name} in its layers")
             found, module = (up.shape[0], down.shape[1]), fitting[name]
             if found != (module.out_features, module.in_features):
-                raise ValueError(f"{name} is {module.out_features} × {module.in_features}, and its LoRA {found}")
+                raise Refused(f"{name} is {module.out_features} × {module.in_features}, and its LoRA {found}")
         return cls(parts)
 
     def added(self, name: str, x: Tensor, out: Tensor) -> Tensor:

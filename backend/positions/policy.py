@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from backend.refused import Refused
 from backend.settings import RunSettings
 
 NEAR, SQUEEZED, CAPPED = 0, 1, 2
@@ -60,7 +61,7 @@ class Policy:
 
     def __post_init__(self) -> None:
         if self.kind == "dynamic" and self.literal and self.ratio < 1 and self.limit < self._narrow:
-            raise ValueError(
+            raise Refused(
                 f"the literal reading with a ratio below 1 brings capped tokens near again: give a distance limit of "
                 f"at least {self._narrow}, or choose the contiguous reading"
             )

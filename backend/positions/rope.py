@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from backend.capabilities import rotated
+from backend.refused import Refused
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Rope:
         rope = config.rope_parameters
         kind = rope["rope_type"]
         if kind in ("dynamic", "longrope"):
-            raise ValueError(
+            raise Refused(
                 f"the rope type '{kind}' changes its base with length, so keys cannot be kept: choose another model"
             )
         rope["rope_theta"] = rope["rope_theta"] * base_factor

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from backend.refused import Refused
 from backend.signals.signal import SignalSettings, signal_rows
 
 
@@ -40,13 +41,13 @@ class SignalContext:
     ) -> None:
         pads = pads or [0] * len(prompts)
         if not prompts or not len(prompts) == len(targets) == len(pads):
-            raise ValueError(
+            raise Refused(
                 f"one prompt length, target and padding a row: got {len(prompts)}, {len(targets)} and {len(pads)}"
             )
         if min(prompts) < 0 or min(pads) < 0 or min(targets) < 1 or offset < 0:
-            raise ValueError("prompt lengths, padding and offset start at 0, targets at 1")
+            raise Refused("prompt lengths, padding and offset start at 0, targets at 1")
         if settings.scale == "sequence" and (norms is None or norms.shape != (len(prompts), 1)):
-            raise ValueError("a signal scaled by its sequence needs the norm of each row's prompt: give prompt_norms")
+            raise Refused("a signal scaled by its sequence needs the norm of each row's prompt: give prompt_norms")
         self.settings = settings
         self.offset = offset
         self._prompts, self._pads = torch.tensor(prompts)[:, None], torch.tensor(pads)[:, None]
@@ -66,7 +67,7 @@ class SignalContext:
     def retarget(self, target: int, row: int = 0) -> None:
         """Another target, in tokens, for one row, from the next embedded column on."""
         if target < 1:
-            raise ValueError("a target starts at 1 token")
+            raise Refused("a target starts at 1 token")
         targets = self._targets.clone()
         targets[row] = target
         self._targets = targets
@@ -117,7 +118,7 @@ def add_signal(embeddings: Tensor, context: SignalContext) -> Tensor:
     """
     batch, columns, width = embeddings.shape
     if batch != context.batch:
-        raise ValueError(f"the length signal was set up for {context.batch} rows, the batch has {batch}")
+        raise Refused(f"the length signal was set up for {context.batch} rows, the batch has {batch}")
     if context.settings.constant == 0:
         return embeddings
     return (embeddings + context.rows(columns, width, embeddings.device)).to(embeddings.dtype)

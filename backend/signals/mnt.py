@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from backend.refused import Refused
+
 
 @dataclass(frozen=True, slots=True)
 class MntSettings:
@@ -24,15 +26,15 @@ class MntSettings:
 
     def __post_init__(self) -> None:
         if not (0 < self.sigma_start <= self.sigma_max < math.inf):
-            raise ValueError("Max New Tokens++ needs 0 < sigma_start <= sigma_max, both finite")
+            raise Refused("Max New Tokens++ needs 0 < sigma_start <= sigma_max, both finite")
         if self.shift_max < 1:
-            raise ValueError("Max New Tokens++ needs a largest shift of at least one token")
+            raise Refused("Max New Tokens++ needs a largest shift of at least one token")
 
 
 def sigma(step: int, steps: int, settings: MntSettings) -> float:
     """σ_t = σ0 · exp((t/T) · ln(σmax/σ0)) at training step t of T (000 eq. 8)."""
     if not 0 <= step <= steps or steps < 1:
-        raise ValueError(f"training step {step} is outside 0 to {steps}")
+        raise Refused(f"training step {step} is outside 0 to {steps}")
     return settings.sigma_start * (settings.sigma_max / settings.sigma_start) ** (step / steps)
 
 

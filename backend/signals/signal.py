@@ -12,6 +12,7 @@ from typing import Literal, get_args
 
 from torch import Tensor
 
+from backend.refused import Refused
 from backend.signals.ldpe import ldpe_rows
 from backend.signals.lrpe import lrpe_rows
 from backend.signals.mnt import MntSettings
@@ -52,17 +53,17 @@ class SignalSettings:
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
-            raise ValueError(f"unknown length signal {self.kind!r}: use one of {', '.join(get_args(Kind))}")
+            raise Refused(f"unknown length signal {self.kind!r}: use one of {', '.join(get_args(Kind))}")
         if self.scale not in get_args(Scale):
-            raise ValueError(f"unknown scale {self.scale!r} of a signal: use one of {', '.join(get_args(Scale))}")
+            raise Refused(f"unknown scale {self.scale!r} of a signal: use one of {', '.join(get_args(Scale))}")
         if not (math.isfinite(self.gain) and math.isfinite(self.constant)):
-            raise ValueError("a signal's gain and constant must be finite numbers")
+            raise Refused("a signal's gain and constant must be finite numbers")
         if not 1 <= self.lengths[0] <= self.lengths[1]:
-            raise ValueError("a signal's training lengths must be a shortest and a longest length, from 1 up")
+            raise Refused("a signal's training lengths must be a shortest and a longest length, from 1 up")
         if self.mnt is not None and self.kind not in ("ldpe", "orpe"):
-            raise ValueError(f"Max New Tokens++ works with ldpe and orpe, not with {self.kind}")
+            raise Refused(f"Max New Tokens++ works with ldpe and orpe, not with {self.kind}")
         if self.convention != CONVENTION:
-            raise ValueError(
+            raise Refused(
                 f"the signal follows convention {self.convention} and this version reads {CONVENTION}: train it again"
             )
 
@@ -93,5 +94,5 @@ def strength(settings: SignalSettings, norms: Tensor | None = None) -> float | T
     if settings.scale == "table":
         return settings.constant
     if norms is None:
-        raise ValueError("a signal scaled by its sequence needs the norms of the prompts: give prompt_norms")
+        raise Refused("a signal scaled by its sequence needs the norms of the prompts: give prompt_norms")
     return settings.constant * norms.unsqueeze(-1)

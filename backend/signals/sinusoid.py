@@ -6,13 +6,15 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from backend.refused import Refused
+
 BASE = 10_000.0
 
 
 def half(width: int) -> int:
     """Number of (even, odd) pairs in an embedding of `width` dimensions; ValueError where they do not pair up."""
     if width < 2 or width % 2:
-        raise ValueError(f"a length signal needs an even embedding width of at least 2, and this one is {width}")
+        raise Refused(f"a length signal needs an even embedding width of at least 2, and this one is {width}")
     return width // 2
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backend import jsonlines
+from backend.refused import Refused
 from backend.settings import ADAPTER_METHODS
 from backend.terminal import say
 from backend.training.settings import PRESETS, TrainSettings
@@ -72,7 +73,7 @@ def _train(options: argparse.Namespace) -> int:
     given = {name: value for name, value in vars(options).items() if name in names}
     settings = TrainSettings(**{**PRESETS.get(options.preset, {}), **given})
     if not options.data and not options.hub:
-        raise ValueError("nothing to train on: give --data FILE (see `python -m backend distill`), or --hub NAME")
+        raise Refused("nothing to train on: give --data FILE (see `python -m backend distill`), or --hub NAME")
     read = corpus(options.data)
     loaded = _loaded(settings.model, "4bit" if settings.load_in_4bit else precision())
     read += [text for name, rows in map(_hub, options.hub) for text in hub_texts(name, rows, settings.seed)]
@@ -89,7 +90,7 @@ def _hub(asked: str) -> tuple[str, int]:
     """A data set's name and how many of its rows are wanted. ValueError for another number than one from 1."""
     name, _, rows = asked.partition(":")
     if rows and not (rows.isdecimal() and int(rows)):
-        raise ValueError(f"--hub {asked}: give NAME, or NAME:ROWS with a number of rows from 1")
+        raise Refused(f"--hub {asked}: give NAME, or NAME:ROWS with a number of rows from 1")
     return name, int(rows or HUB_ROWS)
 
 
@@ -97,7 +98,7 @@ def _distill(options: argparse.Namespace) -> int:
     from backend.training.distill import HINTS, distill
 
     if not 1 <= options.turns <= 4:
-        raise ValueError(f"--turns {options.turns}: give 1 to 4")
+        raise Refused(f"--turns {options.turns}: give 1 to 4")
     prompts = []
     for file in options.prompts:
         prompts += [(file.stem, row["prompt"]) for row in jsonlines.read(file, "prompt")]

@@ -14,6 +14,7 @@ from transformers import PreTrainedTokenizerBase
 
 from backend import jsonlines
 from backend.prompt import token_ids
+from backend.refused import Refused
 from backend.sentences import sentence_lengths
 from backend.settings import RunSettings
 from backend.splits import HELD_OUT, SUMMARISE, split_of
@@ -81,7 +82,7 @@ def _asked() -> frozenset[str]:
 def corpus(files: Sequence[Path]) -> list[Text]:
     """The texts of all files. ValueError that names those that are missing."""
     if missing := [str(file) for file in files if not file.is_file()]:
-        raise ValueError(f"there is no file {', '.join(missing)}: write one with `python -m backend distill`")
+        raise Refused(f"there is no file {', '.join(missing)}: write one with `python -m backend distill`")
     return [text for file in files for text in texts(file)]
 
 
@@ -99,7 +100,7 @@ def texts(file: Path) -> Iterator[Text]:
     elif {"abstract", "tldr"} <= fields:
         yield from (Text(file.stem, SUMMARISE + row["abstract"], row["tldr"]) for row in rows)
     else:
-        raise ValueError(f"{file} has rows with {', '.join(sorted(fields)) or 'nothing'}: give prompt and response")
+        raise Refused(f"{file} has rows with {', '.join(sorted(fields)) or 'nothing'}: give prompt and response")
 
 
 def hub_texts(name: str, most: int, seed: int = 0) -> Iterator[Text]:
@@ -112,9 +113,9 @@ def hub_texts(name: str, most: int, seed: int = 0) -> Iterator[Text]:
 
         rows = load_dataset(name, **(TRAINED_ON.get(name) or {"split": "train"}), streaming=True)
     except ImportError as error:
-        raise ValueError("data sets of the hub need one more package: pip install datasets") from error
+        raise Refused("data sets of the hub need one more package: pip install datasets") from error
     except (OSError, ValueError) as error:
-        raise ValueError(f"the data set {name} cannot be read ({error}): check its name and the network") from error
+        raise Refused(f"the data set {name} cannot be read ({error}): check its name and the network") from error
     for row in rows.shuffle(seed=seed, buffer_size=10_000).take(most):
         yield _hub_text(name, row)
 
@@ -126,7 +127,7 @@ def _hub_text(name: str, row: Mapping[str, Any]) -> Text:
         return Text(name, f"{row['question']}\n{letters}", f"{'ABCD'[right]}. {row['choices'][right]}")
     prompt = row.get("question") or row.get("prompt")
     if prompt is None or "response" not in row:
-        raise ValueError(f"{name} has rows with {', '.join(sorted(row))}: give one with prompt and response")
+        raise Refused(f"{name} has rows with {', '.join(sorted(row))}: give one with prompt and response")
     return Text(name, prompt, row["response"])
 
 

@@ -25,6 +25,7 @@ from backend.evaluation.files import keep, resumed
 from backend.evaluation.longform import repetition
 from backend.evaluation.machine import provenance
 from backend.models import Loaded
+from backend.refused import Refused
 from backend.sentences import sentence_lengths
 from backend.training.data import prompt_ids
 from backend.training.ends import all_ends
@@ -98,7 +99,7 @@ def distill(
 def _same(before: dict[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """The manifest of a corpus to go on with. ValueError where that was made with other settings."""
     if changed := [name for name, value in settings.items() if before.get(name) != value]:
-        raise ValueError(f"it has other settings ({', '.join(changed)})")
+        raise Refused(f"it has other settings ({', '.join(changed)})")
     return before
 
 

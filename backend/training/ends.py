@@ -13,6 +13,7 @@ from transformers import PreTrainedTokenizerBase
 
 from backend.models import Loaded
 from backend.prompt import end_ids
+from backend.refused import Refused
 
 ANSWER = "Yes."
 
@@ -45,7 +46,7 @@ def answer_end(loaded: Loaded) -> int:
     if loaded.tokenizer.eos_token_id in known or not known:
         known = [loaded.tokenizer.eos_token_id]
     if known[0] is None:
-        raise ValueError("the model has no end mark: set eos_token_id in its generation config")
+        raise Refused("the model has no end mark: set eos_token_id in its generation config")
     return int(known[0])
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, cast, get_args
 
 from backend.adapters import LongformSettings
+from backend.refused import Refused
 from backend.settings import LONG_METHODS, Method
 from backend.signals.scale import Scale
 from backend.training.curriculum import EVEN, LIMITS, LONG, SHORT_FIRST, WHOLE, Stage
@@ -62,24 +63,24 @@ class TrainSettings:
 
     def __post_init__(self) -> None:
         if self.curriculum not in CURRICULA:
-            raise ValueError(f"there is no curriculum {self.curriculum!r}: choose one of {', '.join(CURRICULA)}")
+            raise Refused(f"there is no curriculum {self.curriculum!r}: choose one of {', '.join(CURRICULA)}")
         if self.scale not in get_args(Scale):
-            raise ValueError(f"there is no scale {self.scale!r}: choose one of {', '.join(get_args(Scale))}")
+            raise Refused(f"there is no scale {self.scale!r}: choose one of {', '.join(get_args(Scale))}")
         counts = ("samples", "budget", "accumulate", "rank", "longest_prompt", "longest", "mnt_most")
         for name in (*counts, "shortest", "recent", "segment"):
             if getattr(self, name) < 1:
-                raise ValueError(f"{name.replace('_', ' ')} is {getattr(self, name)}: give at least 1")
+                raise Refused(f"{name.replace('_', ' ')} is {getattr(self, name)}: give at least 1")
         if not 0 <= self.gain < math.inf:
-            raise ValueError(f"gain is {self.gain}: give a number from 0")
+            raise Refused(f"gain is {self.gain}: give a number from 0")
         if self.initial < 0:
-            raise ValueError(f"initial is {self.initial}: give at least 0")
+            raise Refused(f"initial is {self.initial}: give at least 0")
         for name in ("alpha", "rate", "ratio", "mnt_sigma"):
             if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(f"{name.replace('_', ' ')} is {getattr(self, name)}: give a number above 0")
+                raise Refused(f"{name.replace('_', ' ')} is {getattr(self, name)}: give a number above 0")
         if not 0 <= self.match <= 1:
-            raise ValueError(f"match is {self.match}: give a share from 0 to 1")
+            raise Refused(f"match is {self.match}: give a share from 0 to 1")
         if not 0 <= self.dropout < 1 or not all(0 <= beta < 1 for beta in self.betas):
-            raise ValueError("dropout and betas go from 0 to below 1")
+            raise Refused("dropout and betas go from 0 to below 1")
 
     @property
     def longform(self) -> LongformSettings | None:

@@ -32,6 +32,7 @@ from backend.evaluation.machine import provenance
 from backend.families import attach
 from backend.models import Loaded
 from backend.positions import Rope
+from backend.refused import Refused
 from backend.settings import LIMIT_METHODS, SIGNAL_METHODS
 from backend.signals import Kind, SignalSettings, prompt_norms, signal_rows
 from backend.signals.mnt import MntSettings, shifts, sigma
@@ -122,7 +123,7 @@ def _sole(folder: Path) -> Iterator[None]:
     try:
         lock = FileLock(folder / "lock").acquire(timeout=0)
     except Timeout as error:
-        raise ValueError(f"another training writes to {folder}: wait for its end, or give another --out") from error
+        raise Refused(f"another training writes to {folder}: wait for its end, or give another --out") from error
     with lock:
         yield
 
@@ -130,7 +131,7 @@ def _sole(folder: Path) -> Iterator[None]:
 class _Run:
     def __init__(self, loaded: Loaded, samples: Sequence[Sample], settings: TrainSettings, folder: Path):
         if not samples:
-            raise ValueError(
+            raise Refused(
                 "no training sample fits: give more data, raise --longest and --longest-prompt, or lower --shortest"
             )
         from accelerate import Accelerator
@@ -216,7 +217,7 @@ class _Run:
             budget = settings.budget if self.longform is None else 1
             found = batches(self.samples, now.longest, budget, order, now.anywhere, now.whole, self._prompt)
             if not found[0]:
-                raise ValueError(f"no response has a sentence end within {now.longest} tokens: give other data")
+                raise Refused(f"no response has a sentence end within {now.longest} tokens: give other data")
             # Every process must take part in each step with as many batches as the others.
             found = found * workers if len(found) < workers else found[: len(found) - len(found) % workers]
             for start in range(0, len(found), size):
@@ -334,7 +335,7 @@ class _Run:
         if state["data"] != self.data:
             changed.add("texts" if not self.settings.start else "texts or --start")
         if changed:
-            raise ValueError(
+            raise Refused(
                 f"{self.folder} holds a run with other settings ({', '.join(sorted(changed))}): "
                 "give the same, or another --out, or delete that folder"
             )

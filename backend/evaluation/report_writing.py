@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
+
+import numpy as np
 
 from backend.evaluation.bootstrap import Bounded, difference, share
 from backend.evaluation.markdown import UNKNOWN, Part, Results, decimal, figure, percent, points, table, told, verdict
@@ -200,6 +202,35 @@ def _ratios(row: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def rounded_weights(results: Results) -> str:
+    """Lengths at int4 beside those in bf16."""
+    result = results["rounding.json"]
+    words = (
+        "The same questions and targets ("
+        + ", ".join(map(str, result["targets"]))
+        + " tokens) in bf16 and with weights rounded to 4 bits, greedily; the adapter stays beside them as it is. "
+        "Errors in tokens; 'apart' is how far the errors of an answer's two precisions lie from each other. It says "
+        "nothing of where sentences end."
+    )
+    columns = ["method", "mean error, bf16", "int4", "int4 less bf16", "apart: median", "95th percentile"]
+    return f"{words}\n\n{table(columns, [_rounded(row, result['targets']) for row in result['rows']])}"
+
+
+def _rounded(row: Mapping[str, Any], targets: Sequence[int]) -> list[str]:
+    wanted = np.tile(targets, row["prompts"])
+    plain, rounded = (np.abs(np.array(row[name]) - wanted) for name in ("bf16", "int4"))
+    by_prompt = [each.reshape(-1, len(targets)).mean(1) for each in (rounded, plain)]
+    apart = np.abs(rounded - plain)
+    return [
+        f"`{row['method']}`",
+        decimal(float(plain.mean())),
+        decimal(float(rounded.mean())),
+        told(difference(*by_prompt), row["prompts"], "prompts"),
+        decimal(float(np.median(apart))),
+        decimal(float(np.percentile(apart, 95))),
+    ]
+
+
 def _half(row: Mapping[str, Any]) -> str:
     value, low, high = Bounded.of(row, "words_half")
     middle = "beyond the cap" if value is None else f"{value:,.0f}"
@@ -220,6 +251,9 @@ def _repeating(result: Mapping[str, Any]) -> str:
 
 
 PARTS = {
+    "rounding": Part(
+        "Lengths at int4", ("rounding.json",), "python -m backend.evaluation.rounding", rounded_weights
+    ),
     "long-answers": Part("Long answers, PIC without training", (LARGE, MANY), OWN, long_answers),
     "lengths-asked": Part("Lengths asked for in the prompt", (ASKED,), OWN, asked_for),
     "survey": Part("Long answers, every policy", (ALL, GREEDY), OWN, survey),

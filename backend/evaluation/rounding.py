@@ -12,8 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, get_args
 
-import numpy as np
-
 from backend.engine import Lab
 from backend.evaluation.files import RESULTS, counted, keep, resumed, writable
 from backend.evaluation.length import QUESTIONS
@@ -38,17 +36,7 @@ def evaluate(lab: Lab, methods: Sequence[Method], asked: Sequence[str], before: 
         ends = [_tokens(lab, method, precision, asked) for precision in PRECISIONS]
         rows.append({"method": method, "prompts": len(asked), **dict(zip(PRECISIONS, ends, strict=True))})
         say(counted(method, "answers", len(asked) * len(TARGETS), len(ends[0]), "not written"))
-        say(f"{method}: {summary(rows[-1])}")
         yield provenance(seed=0) | {"targets": TARGETS, "rows": rows}
-
-
-def summary(row: dict[str, Any]) -> dict[str, float]:
-    """Of a method: mean error in tokens at each precision, and quantiles of how far the two errors lie apart."""
-    wanted = np.tile(TARGETS, row["prompts"])
-    errors = [np.abs(np.array(row[precision]) - wanted) for precision in PRECISIONS]
-    apart = np.abs(errors[1] - errors[0])
-    means = {precision: float(each.mean()) for precision, each in zip(PRECISIONS, errors, strict=True)}
-    return means | {"median": float(np.median(apart)), "95th percentile": float(np.percentile(apart, 95))}
 
 
 def _tokens(lab: Lab, method: Method, precision: Precision, asked: Sequence[str]) -> list[int]:

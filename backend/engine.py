@@ -18,6 +18,7 @@ from backend.adapters import Adapter
 from backend.cache import FramedCache, Stopped
 from backend.capabilities import Capabilities
 from backend.choice import Choice, Chooser
+from backend.inference.beginnings import Beginning, Seen
 from backend.inference.scheduler import Asks, Read
 from backend.landing import Landing
 from backend.models import Loaded, Models, out_of_memory
@@ -267,21 +268,45 @@ class _Run:
     ) -> Generator[Read, Tensor, tuple[Tensor | None, Reading | None]]:
         """Read the prompt in chunks; logits of its last row. Raises Stopped between chunks and, by layers, amid one."""
         whole = self.settings.prefill == "paper"
+        # What a signal adds to a prompt may hold its own target.
+        begins = 0 if whole or self.signal is not None else self.asked.begins
         logits, seen = None, []
-        chunks = [self.ids] if whole or len(self.ids) <= FIRST_CHUNK else list(self.ids.split(CHUNK))
-        for ids in chunks:
-            if self.control.stopped:
-                raise Stopped
-            first = cache.length
-            self.control.reading(first, len(self.ids))
-            logits = yield Read(ids, cache, probe, self.signal, whole)
-            if probe is not None:
-                rows = probe.sampled(len(ids))
-                seen.append((np.array(rows) + first, *probe.prefilled(), probe.states(rows)))
+        if begins:
+            seen.append((yield from self._beginning(begins, cache, probe)))
+        rest = self.ids[begins:]
+        for ids in [rest] if whole or len(rest) <= FIRST_CHUNK else rest.split(CHUNK):
+            logits, found = yield from self._chunk(ids, cache, probe, whole)
+            seen.append(found)
         if probe is None:
             return logits, None
-        positions, entropy, attended, states = (np.concatenate(part) for part in zip(*seen, strict=True))
+        positions, entropy, attended, states = (np.concatenate(part) for part in zip(*filter(None, seen), strict=True))
         return logits, Reading(len(self.ids), time.perf_counter() - self.started, positions, entropy, attended, states)
+
+    def _beginning(
+        self, count: int, cache: FramedCache, probe: Probe | None
+    ) -> Generator[Read, Tensor, Seen | None]:
+        """Read the prompt's first tokens, or take them as they were read for another prompt."""
+        key = cache.policy, cache.lora, probe is not None, tuple(self.ids[:count].tolist())
+        known = self.runner.beginnings.find(key)
+        if known is not None:
+            cache.restore(known.state)
+            return known.seen
+        _, seen = yield from self._chunk(self.ids[:count], cache, probe)
+        self.runner.beginnings.keep(key, Beginning(cache.state(), seen))
+        return seen
+
+    def _chunk(
+        self, ids: Tensor, cache: FramedCache, probe: Probe | None, whole: bool = False
+    ) -> Generator[Read, Tensor, tuple[Tensor, Seen | None]]:
+        if self.control.stopped:
+            raise Stopped
+        first = cache.length
+        self.control.reading(first, len(self.ids))
+        logits = yield Read(ids, cache, probe, self.signal, whole)
+        if probe is None:
+            return logits, None
+        rows = probe.sampled(len(ids))
+        return logits, (np.array(rows) + first, *probe.prefilled(), probe.states(rows))
 
     def _step(
         self,

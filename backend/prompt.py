@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -17,16 +18,20 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 LONGEST = 131_072
+# Tokens that are worth keeping for the next prompt.
+LEAST = 8
 
 
 class Prompt(NamedTuple):
     """A prompt as the model reads it.
 
-    ids [n]: its tokens. tail: what the chat template writes after the person's words. specials: the model's special
+    ids [n]: its tokens. begins: how many of them the chat template writes before the person's words, 0 where these are
+    few. tail: what the chat template writes after the person's words. specials: the model's special
     tokens that the words hold as typed text.
     """
 
     ids: Tensor
+    begins: int
     tail: str
     specials: list[str]
 
@@ -45,18 +50,25 @@ def prompt(settings: RunSettings, tokenizer: PreTrainedTokenizerBase) -> Prompt:
     words = settings.prompt
     if settings.method in PROMPTED_METHODS:
         words = prompted(words, settings.target, settings.unit)
-    tail, specials = "", _specials(tokenizer, words)
+    head, tail, specials = "", "", _specials(tokenizer, words)
     plain = bool(specials) and not settings.special_tokens
     if tokenizer.chat_template:
         shaped = chat(words, tokenizer, settings.thinking)
-        ids, tail = _encoded(tokenizer, shaped.messages, plain, **shaped.options), shaped.tail
+        ids, head, tail = _encoded(tokenizer, shaped.messages, plain, **shaped.options), shaped.head, shaped.tail
     else:
         ids = _bare(tokenizer, words, plain)
     if not ids:
         raise Refused("the model's tokenizer finds no token in the prompt: type some text")
     if len(ids) > LONGEST:
         raise Refused(f"the prompt has {len(ids):,} tokens, more than {LONGEST:,}: shorten it")
-    return Prompt(torch.tensor(ids), tail, specials)
+    return Prompt(torch.tensor(ids), _begins(tokenizer, head, ids), tail, specials)
+
+
+def _begins(tokenizer: PreTrainedTokenizerBase, head: str, ids: list[int]) -> int:
+    """How many ids are of the head alone: a tokenizer may join its end with what comes after."""
+    alone = tokenizer(head, add_special_tokens=False)["input_ids"] if head else []
+    count = len([*takewhile(lambda pair: pair[0] == pair[1], zip(alone, ids, strict=False))])
+    return count if LEAST <= count < len(ids) else 0
 
 
 def _encoded(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, Any]], plain: bool, **options: Any) -> list:

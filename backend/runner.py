@@ -16,6 +16,7 @@ from backend.attention import Frame, framed
 from backend.cache import FramedCache, Shape
 from backend.families import attach
 from backend.fused import Fused, fits
+from backend.inference.beginnings import Beginnings
 from backend.inference.lora import Lora, beside
 from backend.inference.scheduler import Read, Scheduler
 from backend.models import Loaded
@@ -43,6 +44,7 @@ class Runner:
         self.fused = Fused(self.model, precision) if fused else None
         self.exact = exact
         self.lora = loaded.lora
+        self.beginnings = Beginnings()
         self.scheduler = Scheduler(self)
 
     def cache(self, policy: Policy, room: int = 256) -> FramedCache:

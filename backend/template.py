@@ -21,10 +21,12 @@ LONGEST_REASON = 200
 
 
 class Chat(NamedTuple):
-    """A message in the shape that a template takes, variables to give it, and what it writes after the message."""
+    """A message in the shape that a template takes, variables to give it, and what it writes before the message and
+    after it."""
 
     messages: list[dict[str, Any]]
     options: dict[str, bool]
+    head: str
     tail: str
 
 
@@ -43,7 +45,7 @@ def chat(words: str, tokenizer: PreTrainedTokenizerBase, thinking: bool) -> Chat
                 problem = error
             continue
         if PROBE in probe and _holds(whole, words):
-            return Chat(shaped(words), options, probe.rpartition(PROBE)[2])
+            return Chat(shaped(words), options, probe.partition(PROBE)[0], probe.rpartition(PROBE)[2])
     if problem is not None:
         raise Refused(_refusal(problem)) from problem
     raise Refused(f"the model's chat template leaves words of the prompt out, so that none is answered: {MEND}")

@@ -98,7 +98,7 @@ class Visitor:
             self.page.route("**/lab/charts.js", lambda route: scripts.append(route))
         if clock:
             self.page.clock.install()
-        self.page.goto(address + query, wait_until="load")
+        assert self.page.goto(address + query, wait_until="load").ok
         self.page.wait_for_selector("#model-state [data-state=good]")
         if late:
             for script in scripts:

@@ -7,9 +7,11 @@ from urllib.parse import urlparse
 
 import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
-from test_app_browser import Visitor, address, demo, lab, runs  # noqa: F401
+from test_app_browser import Visitor, demo, lab, runs  # noqa: F401
 
+from app import __main__ as app
 from app.chromium import launch
+from app.sites import Sites
 
 # A name of this machine that browsers do not take for it: such an origin is not secure.
 ELSEWHERE = "lab.test"
@@ -22,6 +24,12 @@ def browser() -> Iterator[Browser]:
         opened = launch(playwright, f"--host-resolver-rules=MAP {ELSEWHERE} 127.0.0.1")
         yield opened
         opened.close()
+
+
+@pytest.fixture(scope="module")
+def address(demo) -> Iterator[str]:  # noqa: F811
+    yield app.serve(demo, sites=Sites.of(allowed=[ELSEWHERE]))
+    demo.close()
 
 
 class Guest(Visitor):
@@ -40,7 +48,7 @@ class Guest(Visitor):
 
 
 @pytest.fixture(params=["127.0.0.1", ELSEWHERE])
-def guest(browser, address, request) -> Iterator[Guest]:  # noqa: F811
+def guest(browser, address, request) -> Iterator[Guest]:
     visitor = Guest(browser, address.replace("127.0.0.1", request.param))
     assert visitor.page.evaluate("isSecureContext") == (request.param != ELSEWHERE)
     yield visitor
@@ -80,7 +88,7 @@ def test_gradio_s_own_buttons_copy(guest):
     guest.wrongs = [wrong for wrong in guest.wrongs if "Failed to load resource" not in wrong]
 
 
-def test_a_browser_that_does_not_copy_is_told_of(browser, address):  # noqa: F811
+def test_a_browser_that_does_not_copy_is_told_of(browser, address):
     visitor = Guest(browser, address.replace("127.0.0.1", ELSEWHERE))
     page = visitor.page
     page.evaluate("document.execCommand = () => false")

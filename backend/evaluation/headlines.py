@@ -10,7 +10,7 @@ from backend.evaluation.markdown import UNKNOWN, Results, figure, fine, percent,
 from backend.evaluation.report_joint import FOLDER as JOINT
 from backend.evaluation.report_joint import share_of
 from backend.evaluation.report_reading import NOVELS, lengths, over_fresh, over_lambda
-from backend.evaluation.report_speed import over_first, times
+from backend.evaluation.report_speed import current, over_first, throughput, times
 from backend.evaluation.report_writing import best_readers, finding, largest
 
 # The Λ window that is shown, how many prompts make a headline, and the tokens that the model was trained on.
@@ -50,12 +50,15 @@ def _rows(results: Results) -> Iterator[tuple[str, str, str]]:
             told(found, texts, "novels") if found else UNKNOWN,
             "python -m backend evaluate computation",
         )
-    if flat := results.get("flatness.json"):
+    if (flat := results.get("flatness.json")) and current(flat):
         far = max(row["context"] for row in flat["rows"])
         ways = {"prefill": "reading", "decode": "writing"}
         ratios = (f"{name} {told(*over_first(flat, WINDOW, far, way), 'rounds')}" for name, way in ways.items())
         yield f"Time of a Λ token after {far:,} tokens over after 4,096", ", ".join(ratios), "make bench-flat"
-    if bench := results.get("bench.json"):
+    if visitors := results.get("visitors.json"):
+        what = f"Tokens per second of {visitors['visitors']} visitors' runs at once over one by one, bf16, two cores"
+        yield what, told(*throughput(visitors), "rounds"), "python -m backend.evaluation.visitors"
+    if (bench := results.get("bench.json")) and current(bench):
         rates = {(rate["case"], rate["context"]): rate["decode_rounds"] for rate in bench["short"]}
         ours, theirs = (rates.get((case, WINDOW), []) for case in ("engine bf16", "transformers bf16"))
         what = f"Decode throughput after {WINDOW:,} tokens over transformers', bf16, two cores"

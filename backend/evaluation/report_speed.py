@@ -12,8 +12,19 @@ from backend.evaluation.bootstrap import LEAST, Bounded, bounded
 from backend.evaluation.markdown import Part, Results, decimal, figure, table, told
 
 PLAIN = "transformers bf16"
+# When decoding's products came to sum in one order for any number of sequences. What was timed before is told as that.
+KERNELS = "2026-11-25T17:00:00+00:00"
+OLDER = (
+    "Timed before decoding's products came to sum in one order for any number of sequences, by which one sequence "
+    "alone may take longer; being measured again."
+)
 ROUNDS = "rounds"
 Rate = Mapping[str, Any]
+
+
+def current(result: Mapping[str, Any]) -> bool:
+    """Whether it was timed with the kernels that are in use."""
+    return result.get("date", KERNELS) >= KERNELS
 
 
 def speed(results: Results) -> str:
@@ -22,6 +33,7 @@ def speed(results: Results) -> str:
     for name, result in results.items():
         machine = result.get("machine") or {}
         parts.append(f"**{name}**, {machine.get('processor', '')}, {machine.get('cores', '')} cores:")
+        parts.append("" if current(result) else OLDER)
         parts.append(_rates([*result.get("short", ()), *result.get("long", ())]))
         for left in result.get("left_out", ()):
             parts.append(f"Left out after {left['context']:,} tokens: {left['case']} ({left['why']}).")
@@ -49,7 +61,28 @@ def flat(results: Results) -> str:
         "window", "tokens before", "prefill, ms a token", "over the first", "decode, ms a token", "over the first",
         "cache",
     ]  # fmt: skip
-    return f"Λ, all lengths by turns; medians over rounds.\n\n{table(columns, rows)}"
+    words = "Λ, all lengths by turns; medians over rounds."
+    return "\n\n".join([*([] if current(result) else [OLDER]), words, table(columns, rows)])
+
+
+def at_once(results: Results) -> str:
+    """Many visitors' runs together beside the same one by one."""
+    result = results["visitors.json"]
+    waits = times(*([each[name] for each in result["rounds"]] for name in ("last_first", "lone_first")))
+    rows = [
+        ["tokens per second of all, times one by one", told(*throughput(result), ROUNDS)],
+        ["seconds until the last has its first token, times a lone visitor's", told(*waits, ROUNDS)],
+    ]
+    words = (
+        f"{result['visitors']} runs of {result['written']} tokens in bf16, each of another question, methods, windows "
+        "and position policies mixed, probes on: all at once, and one after another, by turns; medians over rounds."
+    )
+    return f"{words}\n\n{table(['what', 'how much (95 %)'], rows)}"
+
+
+def throughput(result: Mapping[str, Any]) -> tuple[Bounded, int]:
+    """How many times as many tokens a second all runs at once write as one by one, and over how many rounds."""
+    return times(*([each[name] for each in result["rounds"]] for name in ("together", "alone")))
 
 
 def by_shape(results: Results) -> str:
@@ -127,5 +160,8 @@ PARTS = {
         "Speed", ("bench.json", "bench_long.json", "bench_llama_cpp.json"), "make bench bench-long bench-llama", speed
     ),
     "flatness": Part("A token's cost far into a text", ("flatness.json",), "make bench-flat", flat),
+    "visitors": Part(
+        "Many visitors at once", ("visitors.json",), "python -m backend.evaluation.visitors", at_once
+    ),
     "gpu": Part("Speed on a GPU, random weights", ("bench_gpu.json",), "make bench-gpu", by_shape),
 }

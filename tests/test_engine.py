@@ -27,6 +27,7 @@ from backend.engine import Control
 from backend.models import Loaded, Models
 from backend.positions import Policy
 from backend.prompt import TextStream, token_ids
+from backend.refused import Refused
 from backend.runner import Runner, runner
 from backend.settings import RunSettings, Watch
 from backend.signals import SignalSettings
@@ -540,12 +541,13 @@ def test_what_goes_wrong_under_way_ends_the_run_and_keeps_its_text(
 def test_before_the_first_token_only_settings_that_cannot_run_are_raised(
     small: Lab, ask, monkeypatch: pytest.MonkeyPatch
 ):
-    failing(monkeypatch, ValueError("choose another"), reads=0)
-    with pytest.raises(ValueError, match="choose another"):
+    failing(monkeypatch, Refused("choose another"), reads=0)
+    with pytest.raises(Refused, match="choose another"):
         next(small.stream(ask()))
-    failing(monkeypatch, RuntimeError("broken"), reads=0)
-    [finish] = small.stream(ask())
-    assert (finish.reason, finish.tokens, finish.text) == ("error", 0, "")
+    for mistake in (RuntimeError("broken"), ValueError("operands could not be broadcast")):
+        failing(monkeypatch, mistake, reads=0)
+        [finish] = small.stream(ask())
+        assert (finish.reason, finish.tokens, finish.text) == ("error", 0, "")
 
 
 # ---- text

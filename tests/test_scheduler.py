@@ -228,6 +228,29 @@ def test_a_short_prompt_does_not_wait_for_a_long_one(tiny):
     assert order.index("short") <= 11
 
 
+def test_short_prompts_are_read_in_one_step_up_to_a_chunk_s_tokens(tiny, monkeypatch):
+    runner, steps = run(tiny("llama")), []
+    tokens = runner.read_tokens
+    monkeypatch.setattr(runner, "read_tokens", lambda reads: (steps.append(len(reads)), tokens(reads))[1])
+    monkeypatch.setattr("backend.inference.scheduler.PROMPTS", 100)
+    scheduler, begin = Scheduler(runner), threading.Barrier(6)
+
+    def waiting() -> Iterator[object]:
+        cache = runner.cache(Policy(), 8)
+        yield "there"
+        logits = yield Read(IDS, cache)
+        yield (yield Read(logits.argmax()[None], cache))
+
+    def whole() -> None:
+        stream = scheduler.stream(waiting())
+        assert next(stream) == "there"
+        begin.wait()
+        list(stream)
+
+    at_once(*[whole] * 6)
+    assert max(steps) >= 2 and sum(steps) == 6
+
+
 def test_a_model_that_is_let_go_of_is_freed(tiny):
     runner = Runner(loaded(tiny("llama")))
     list(runner.scheduler.stream(writing(runner, Policy(), IDS, 3)))

@@ -1,9 +1,9 @@
 """One loop a loaded model: each run asks for what it wants read, and a step answers all that wait.
 
 A run is a coroutine. It yields a `Read` and is sent its logits, or a list of them, of a token each, and is sent theirs;
-what else it yields goes to those who follow the run. A step reads at most one chunk of a prompt, then the tokens that
-all runs wait for, so that those who write wait for one chunk at most. Every run keeps its own cache, policy, signal and
-probe; its logits do not depend on the others'.
+what else it yields goes to those who follow the run. A step reads one chunk of a prompt, or several short ones, then
+the tokens that all runs wait for, so that those who write wait for one chunk at most. Every run keeps its own cache,
+policy, signal and probe; its logits do not depend on the others'.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from backend.cache import FramedCache
 from backend.probes import Probe
 from backend.signals import SignalContext
 
-# Runs that write at a time; the others wait in turn.
-MOST = 48
+# Runs that write at a time; the others wait in turn. Tokens of prompts that a step reads, but for a longer chunk.
+MOST, PROMPTS = 48, 512
 # Seconds within which a loop without work sees that the interpreter ends.
 LOOK = 1.0
 
@@ -174,12 +174,15 @@ class Scheduler:
         for row in rows:
             if not row.reads:
                 self._told(row)
-        prompts = [(row, chunk) for row in rows if (chunk := row.prompt)]
-        if prompts:
-            # The run that had the fewest chunks: a short prompt does not wait for a long one.
-            row, chunk = min(prompts, key=lambda prompt: prompt[0].chunks)
-            row.chunks += 1
-            self._told(row, [self._chunk(chunk)])
+        left = PROMPTS
+        # The run that had the fewest chunks first: a short prompt does not wait for a long one.
+        while prompts := [(row.chunks, place, row.prompt) for place, row in enumerate(rows) if row.prompt]:
+            _, place, chunk = min(prompts, key=lambda prompt: prompt[:2])
+            if left < PROMPTS and len(chunk.ids) > left:
+                break
+            left -= len(chunk.ids)
+            rows[place].chunks += 1
+            self._told(rows[place], [self._chunk(chunk)])
         writing = [row for row in rows if row.reads and not row.prompt]
         answers = iter(self.reader.read_tokens([read for row in writing for read in row.reads]))
         for row in writing:

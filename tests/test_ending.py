@@ -35,7 +35,9 @@ class Server:
         self.folder, self.said = folder / "tmp", folder / "said"
         self.folder.mkdir()
         command = [*before, sys.executable, "-m", "app", "--port", str(self.port), "--end-seconds", "20"]
-        environment = os.environ | {"TMPDIR": str(self.folder)}
+        # A lab of this process has put its own folder for uploads there.
+        environment = {name: value for name, value in os.environ.items() if name != "GRADIO_TEMP_DIR"}
+        environment["TMPDIR"] = str(self.folder)
         with self.said.open("wb") as said:
             self.process = subprocess.Popen(command, stdout=said, stderr=said, env=environment)
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from playwright.sync_api import expect
 from pydantic import ValidationError
-from test_app_browser import address, browser, demo, lab, runs, visit  # noqa: F401
+from test_app_browser import address, demo, lab, runs, visit  # noqa: F401
 
 from app.share import MAX_CHARACTERS, from_query, settings_of, to_query
 from backend.settings import RunSettings, Watch

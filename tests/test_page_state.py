@@ -12,7 +12,7 @@ from app.charts import Chart
 from app.presets import PRESETS
 from app.share import from_query, to_query
 from backend.settings import CAP, LONG_CAP, MAX_NEW_TOKENS, RunSettings
-from tests.test_app_browser import CHARTS, LONG, address, browser, demo, runs, visit  # noqa: F401
+from tests.test_app_browser import CHARTS, LONG, address, demo, runs, visit  # noqa: F401
 
 VEILED = re.compile("ll-veiled")
 # Every clip path in the charts, and whether it is one of this page as its address now is.

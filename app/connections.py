@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
@@ -116,9 +115,14 @@ def bound(server: Server, limits: Limits) -> None:
     connections = Connections(limits)
     server.config.http_protocol_class = partial(Connection, connections)  # type: ignore[assignment]
     server.config.timeout_graceful_shutdown = GRACE
-    for listener in (each for one in server.servers for each in one.sockets):
-        with socket.fromfd(listener.fileno(), listener.family, listener.type) as same:
-            same.listen(min(BACKLOG, connections.most // 2))
+    for listening in server.servers:
+        listening.get_loop().call_soon_threadsafe(_listen, listening, min(BACKLOG, max(1, connections.most // 4)))
+
+
+def _listen(listening: Any, most: int) -> None:
+    """Takes so many connections at a time, which is also how many wait: each is a file before it can be refused."""
+    listening._backlog, listening._serving = most, False
+    listening._start_serving()
 
 
 def _full() -> bytes:

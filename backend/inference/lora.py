@@ -66,7 +66,7 @@ class Lora:
         fitting = dict(_linears(model))
         for name, (down, up) in parts.items():
             if name not in fitting:
-                raise Refused(f"the model has no {name} in its layers")
+                raise Refused(f"the model has no product {name}, or it is its head")
             found, module = (up.shape[0], down.shape[1]), fitting[name]
             if found != (module.out_features, module.in_features):
                 raise Refused(f"{name} is {module.out_features} × {module.in_features}, and its LoRA {found}")
@@ -104,11 +104,9 @@ def attach(model: PreTrainedModel) -> None:
 
 
 def _linears(model: PreTrainedModel) -> Iterator[tuple[str, nn.Linear]]:
-    """The products in the model's layers, by name."""
-    from backend.families import layers
-
-    inside = {module for layer in layers(model) for module in layer.modules() if isinstance(module, nn.Linear)}
-    return ((name, module) for name, module in model.named_modules() if module in inside)
+    """The products of the model but for its head, by name."""
+    inside = set(model.base_model.modules())
+    return ((name, each) for name, each in model.named_modules() if isinstance(each, nn.Linear) and each in inside)
 
 
 def _add(name: str, module: nn.Module, given: tuple[Tensor, ...], out: Tensor) -> Tensor | None:

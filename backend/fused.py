@@ -24,7 +24,7 @@ from backend.cache import FramedCache, Shape
 from backend.capabilities import fusable, head_dim
 from backend.inference.lora import Lora
 from backend.kernels import decoder, product, rows
-from backend.kernels.lora import Adapted, Joined, joined, loras
+from backend.kernels.lora import Adapted, Joined, ends, joined, loras
 from backend.kernels.place import pasts, places, stored
 from backend.positions import Policy, Rope
 from backend.precision import precision
@@ -136,6 +136,7 @@ class Fused:
         groups = [*zip(*map(_groups, blocks), strict=True)]
         self.products: list[Projection] = [body(*_weights(group)) for group in groups]
         self.adapted = [Adapted.of(model, group) for group in groups]
+        self._ends = ends(self.adapted)
         self._added: WeakKeyDictionary[Lora, list[Joined]] = WeakKeyDictionary()
         self.layers = [_layer(block) for block in blocks]
         self.norm = _norm(model.base_model.norm)
@@ -194,7 +195,7 @@ class Fused:
         """Last hidden states [n, width] of a token of each of n sequences, in float32; each the same whichever are
         beside it. Every cache has opened a chunk of one."""
         past, where, members = pasts(caches), places(caches), torch.get_num_threads()
-        added = loras([self._joined(lora) if (lora := cache.lora) else None for cache in caches], self.adapted)
+        added = loras([self._joined(lora) if (lora := cache.lora) else None for cache in caches], self._ends)
         work = decoder.work(self._kernel, past, where, embeds.float().numpy(), members)
         decoder.decode(members, self._kernel, added, past, where, work)
         for row, probe in enumerate(probes):

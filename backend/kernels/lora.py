@@ -94,16 +94,21 @@ class Loras(NamedTuple):
     ends: np.ndarray
 
 
-def loras(each: Sequence[Sequence[Joined] | None], adapted: Sequence[Adapted]) -> Loras:
+def ends(adapted: Sequence[Adapted]) -> np.ndarray:
+    """Of `Loras`: the same for all adapters of a model."""
+    most = max(len(product.outs) for product in adapted)
+    return np.array([[*accumulate(outs), *[sum(outs)] * (most - len(outs))] for _, outs, _ in adapted])
+
+
+def loras(each: Sequence[Sequence[Joined] | None], ends: np.ndarray) -> Loras:
     """each: what a sequence's adapter adds to every product, None without one."""
-    most, shape = max(len(product.outs) for product in adapted), (len(each), len(adapted))
-    ends = [[*accumulate(outs), *[sum(outs)] * (most - len(outs))] for _, outs, _ in adapted]
+    shape = len(each), len(ends)
     address, rank = np.zeros((*shape, 2), np.int64), np.zeros(shape, np.int64)
     for row, added in enumerate(each):
         for product, found in enumerate(added or ()):
             address[row, product] = found.down.data_ptr(), found.up.data_ptr()
             rank[row, product] = found.up.shape[1]
-    return Loras(address, rank, np.array(ends))
+    return Loras(address, rank, ends)
 
 
 @compiled

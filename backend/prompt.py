@@ -26,8 +26,7 @@ class Prompt(NamedTuple):
     """A prompt as the model reads it.
 
     ids [n]: its tokens. begins: how many of them the chat template writes before the person's words, 0 where these are
-    few. tail: what the chat template writes after the person's words. specials: the model's special
-    tokens that the words hold as typed text.
+    few. tail: what it writes after them. specials: the model's special tokens that the words hold as typed text.
     """
 
     ids: Tensor

@@ -86,11 +86,19 @@ def test_the_model_itself_never_changes(family, tmp_path):
     assert torch.equal(logits(runner(plain)), before)
 
 
+@pytest.fixture(scope="module", params=FUSED)
+def adapted(request, tmp_path_factory) -> tuple[Runner, list[Lora | None]]:
+    """A model, and what may stand beside it."""
+    family, reader = request.param, Runner(loaded(tiny_model(request.param)))
+    one = Lora.read(saved(family, tmp_path_factory.mktemp("one")), reader.model)
+    few = saved(family, tmp_path_factory.mktemp("few"), 2, r=5, target_modules=["q_proj", "down_proj"])
+    return reader, [None, one, Lora.read(few, reader.model)]
+
+
 @settings(max_examples=15)
 @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(sorted(POLICIES))), min_size=1, max_size=6), st.data())
-@pytest.mark.parametrize("family", FUSED)
-def test_sequences_of_different_adapters_are_read_together_as_alone(family, tmp_path_factory, rows, data):
-    reader, loras = _adapted(family, tmp_path_factory)
+def test_sequences_of_different_adapters_are_read_together_as_alone(adapted, rows, data):
+    reader, loras = adapted
     lengths = [data.draw(st.integers(1, 30), label="prompt") for _ in rows]
 
     def begun() -> list[Read]:
@@ -103,15 +111,6 @@ def test_sequences_of_different_adapters_are_read_together_as_alone(family, tmp_
 
     together, alone = reader.read_tokens(begun()), [reader.read_tokens([read])[0] for read in begun()]
     assert all(map(torch.equal, together, alone))
-
-
-def _adapted(family: str, folders: pytest.TempPathFactory, made: dict = {}) -> tuple[Runner, list[Lora | None]]:  # noqa: B006
-    if family not in made:
-        reader, folder = Runner(loaded(tiny_model(family))), folders.mktemp(family)
-        one = Lora.read(saved(family, folder / "a"), reader.model)
-        other = Lora.read(saved(family, folder / "b", 2, r=5, target_modules=["q_proj", "down_proj"]), reader.model)
-        made[family] = reader, [None, one, other]
-    return made[family]
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt_neox"])

@@ -1,68 +1,59 @@
-"""Who a visitor is: by a signed cookie, else by session and address; what a request says of itself is no proof."""
+"""Two measures of many runs at once: what a class pays, and what int4 changes in an adapter's lengths."""
 
 from __future__ import annotations
 
-from http.cookies import SimpleCookie
+import json
+from statistics import median
 
-import pytest
-from visiting import Visitor, serving
-
-from app import visitors
-from app.shares import Shares
-from app.visitors import COOKIE, visitor
-
-FEW = Shares(visitor_runs=2, address_visitors=1)
+from backend.evaluation import report, rounding, visitors
 
 
-def asks(cookie: str = "", address: str = "1.2.3.4") -> visitors.Visitor:
-    """Who asks with such a request."""
-    headers = [(b"cookie", cookie.encode("latin-1"))] if cookie else []
-    return visitor({"type": "http", "headers": headers, "client": (address, 5)})
+def test_as_many_write_at_once_as_alone_and_all_are_counted(lab, monkeypatch):
+    """Every visitor writes all its tokens, whatever it chose, in both ways and every round."""
+    counts, own = [], visitors._written
+
+    def counted(*asked):
+        counts.append((found := own(*asked))[0])
+        return found
+
+    monkeypatch.setattr(visitors, "_written", counted)
+    asked = visitors.runs(7, 4)
+    assert len({each.prompt for each in asked}) == 7 and asked[3].window and asked[5].pic == "dynamic"
+    assert {each.method for each in asked} == {"ldpe", "none", "pre", "orpe"}
+    *_, result = visitors.evaluate(lab, asked, 2)
+    assert counts == [1] * 7 + [4] * 7 * 2 * 2
+    assert (result["visitors"], result["written"], len(result["rounds"])) == (7, 4, 2)
+    assert all(value > 0 for each in result["rounds"] for value in each.values())
 
 
-def test_each_browser_has_one_name_that_only_this_lab_gives(held_lab):
-    with serving(held_lab) as served:
-        first, second = (Visitor(served, cookie=True) for _ in range(2))
-        again = first.http.get("/")
-        assert "set-cookie" not in again.headers
-        names = {asks(f"{COOKIE}={each.http.cookies[COOKIE]}").name for each in (first, second)}
-        assert len(names) == 2 and "" not in names
-        cookie = Visitor(served).http.get("/").headers["set-cookie"]
-        assert "HttpOnly" in cookie and "SameSite=Lax" in cookie
-        assert "set-cookie" not in Visitor(served).http.get("/config").headers
+def test_int4_is_asked_what_bf16_is_and_a_run_goes_on(lab, monkeypatch):
+    monkeypatch.setattr(rounding, "TARGETS", (5, 9))
+    asked, seen, stream = ["Why is the sea salty?"], [], type(lab).stream
+
+    def looked(self, settings, control=None):
+        seen.append((settings.method, settings.precision, settings.target))
+        return stream(self, settings, control)
+
+    monkeypatch.setattr(type(lab), "stream", looked)
+    [result] = rounding.evaluate(lab, ["ldpe"], asked, None)
+    assert sorted(seen) == sorted(("ldpe", precision, target) for precision in ("bf16", "int4") for target in (5, 9))
+    [row] = result["rows"]
+    assert len(row["bf16"]) == len(row["int4"]) == 2 and row["prompts"] == 1
+    assert list(rounding.evaluate(lab, ["ldpe"], asked, result)) == []
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda cookie: cookie + "0",
-        lambda cookie: "x" + cookie,
-        lambda cookie: cookie.split(".")[0],
-        lambda cookie: cookie.split(".")[0] + ".",
-        lambda cookie: "." + cookie.split(".")[1],
-        lambda cookie: "",
-        lambda cookie: "Λ.é",
-        lambda cookie: 'a"b;;=',
-    ],
-)
-def test_a_name_that_was_not_given_is_none(change):
-    given = next(iter(SimpleCookie(visitors._cookie(False)).values())).value
-    assert asks(f"{COOKIE}={given}").name
-    assert asks(f"{COOKIE}={change(given)}".encode().decode("latin-1")).name == ""
-
-
-def test_without_a_cookie_sessions_at_one_address_are_apart_and_files_are_the_address_s():
-    assert asks().alone("a") != asks().alone("b") != asks(address="4.3.2.1").alone("b")
-    assert asks().owner == "1.2.3.4"
-
-
-@pytest.mark.parametrize("believed", ["", "127.0.0.1"])
-def test_a_forwarded_address_counts_only_where_its_proxy_is_believed(held_lab, monkeypatch, believed):
-    monkeypatch.setenv("FORWARDED_ALLOW_IPS", believed)
-    with serving(held_lab, FEW) as served:
-        codes = []
-        for number in range(4):
-            visitor = Visitor(served)
-            visitor.http.headers["X-Forwarded-For"] = f"10.0.0.{number}"
-            codes.append(visitor.asks(max_new_tokens=1).status_code)
-    assert codes == [200, 200, *([200, 200] if believed else [429, 429])]
+def test_the_report_tells_both_with_what_they_rest_on(tmp_path):
+    rounds = [{"alone": 10.0, "together": 10.0 * n, "lone_first": 1.0, "last_first": n + 5} for n in range(2, 9)]
+    class_of = {"visitors": 30, "written": 40, "rounds": rounds, "command": "python -m x --written 40"}
+    row = {"method": "ldpe", "prompts": 6, "bf16": [5, 9] * 6, "int4": [6, 9, 5, 13, 5, 9] * 2}
+    (tmp_path / "visitors.json").write_text(json.dumps(class_of))
+    (tmp_path / "rounding.json").write_text(json.dumps({"targets": [5, 9], "rows": [row]}))
+    told = report.text(tmp_path)
+    assert f"{median(range(2, 9)):.2f} (" in told and f"{median(range(7, 14)):.2f} (" in told
+    assert told.count("; 7 rounds)") == 3
+    assert "of 40 tokens at once" in told and "`python -m x --written 40`" in told
+    [line] = [line for line in told.splitlines() if line.startswith("| `ldpe` |")]
+    cells = [cell.strip() for cell in line.split("|")[2:-1]]
+    # No errors, and 1 0 0 4 0 0 twice: five sixths of a token more.
+    assert cells[:2] == ["0.00", "0.83"] and cells[2].startswith("0.83 (") and cells[2].endswith("; 6 prompts)")
+    assert cells[3] == "0.00" and cells[4] == "4.00"

@@ -23,7 +23,7 @@ from backend.terminal import say
 
 OUT = RESULTS / "visitors.json"
 VISITORS, WRITTEN, ROUNDS = 30, 100, 6
-# What the visitors choose, in turn; probes are on. Targets are far off, so that all write as long.
+# What the visitors choose, in turn; probes are on. Targets are far off, so that no count ends an answer.
 CHOICES: tuple[dict[str, Any], ...] = (
     {"method": "ldpe", "target": 400},
     {},

@@ -56,8 +56,11 @@ def _rows(results: Results) -> Iterator[tuple[str, str, str]]:
         ratios = (f"{name} {told(*over_first(flat, WINDOW, far, way), 'rounds')}" for name, way in ways.items())
         yield f"Time of a Λ token after {far:,} tokens over after 4,096", ", ".join(ratios), "make bench-flat"
     if visitors := results.get("visitors.json"):
-        what = f"Tokens per second of {visitors['visitors']} visitors' runs at once over one by one, bf16, two cores"
-        yield what, told(*throughput(visitors), "rounds"), "python -m backend.evaluation.visitors"
+        what = (
+            f"Tokens per second of {visitors['visitors']} visitors' runs of {visitors['written']} tokens at once over "
+            "one by one, bf16, two cores"
+        )
+        yield what, told(*throughput(visitors), "rounds"), visitors["command"]
     if (bench := results.get("bench.json")) and current(bench):
         rates = {(rate["case"], rate["context"]): rate["decode_rounds"] for rate in bench["short"]}
         ours, theirs = (rates.get((case, WINDOW), []) for case in ("engine bf16", "transformers bf16"))

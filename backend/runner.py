@@ -168,8 +168,10 @@ _making = threading.Lock()
 
 def runner(loaded: Loaded) -> Runner:
     """The runner of a loaded model, made once for all its adapters; its packed weights go when the model goes."""
-    with _making:
-        if not hasattr(loaded.model, "framed_runner"):
-            loaded.model.framed_runner = Runner(replace(loaded, lora=None))
-        base = loaded.model.framed_runner
-        return base if loaded.lora is None else base.beside(loaded.lora)
+    # Who has one does not wait for the kernels that another model's are compiled with.
+    if not hasattr(loaded.model, "framed_runner"):
+        with _making:
+            if not hasattr(loaded.model, "framed_runner"):
+                loaded.model.framed_runner = Runner(replace(loaded, lora=None))
+    base = loaded.model.framed_runner
+    return base if loaded.lora is None else base.beside(loaded.lora)

@@ -265,7 +265,7 @@ class _Run:
 
     def _prefill(
         self, cache: FramedCache, probe: Probe | None
-    ) -> Generator[Read, Tensor, tuple[Tensor | None, Reading | None]]:
+    ) -> Generator[Read | list[Read], Tensor, tuple[Tensor | None, Reading | None]]:
         """Read the prompt in chunks; logits of its last row. Raises Stopped between chunks and, by layers, amid one."""
         whole = self.settings.prefill == "paper"
         # What a signal adds to a prompt may hold its own target.
@@ -284,15 +284,18 @@ class _Run:
 
     def _beginning(
         self, count: int, cache: FramedCache, probe: Probe | None
-    ) -> Generator[Read, Tensor, Seen | None]:
+    ) -> Generator[Read | list[Read], Tensor, Seen | None]:
         """Read the prompt's first tokens, or take them as they were read for another prompt."""
         key = cache.policy, cache.lora, probe is not None, tuple(self.ids[:count].tolist())
-        known = self.runner.beginnings.find(key)
+        beginnings = self.runner.beginnings
+        while (known := beginnings.find(key)) is None and beginnings.being_read(key):
+            yield []
         if known is not None:
             cache.restore(known.state)
             return known.seen
-        _, seen = yield from self._chunk(self.ids[:count], cache, probe)
-        self.runner.beginnings.keep(key, Beginning(cache.state(), seen))
+        with beginnings.reading(key):
+            _, seen = yield from self._chunk(self.ids[:count], cache, probe)
+            beginnings.keep(key, Beginning(cache.state(), seen))
         return seen
 
     def _chunk(

@@ -3,13 +3,17 @@
 The mathematics is transformers' own; what differs is the order of roundings in bf16. A single token's cost is the
 reading of weights and cache, so each is read once, in the order in which it lies (`make bench` reports the bandwidth
 reached). Projections of the same input are joined, and the weights of all layers lie in one tensor.
+
+torch's products round by the number of rows, not by what the others are. Short chunks are therefore multiplied in
+blocks of fixed sizes, filled up with zeros, and so several sequences can share them (`backend.inference.blocks`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
@@ -22,9 +26,10 @@ from transformers import PreTrainedModel
 from backend.attention import attend
 from backend.cache import FramedCache, Shape
 from backend.capabilities import fusable, head_dim
+from backend.inference.blocks import MOST, SIZES, Blocks, agreeing, filled, multiplied
 from backend.inference.lora import Lora
-from backend.kernels import decoder, product, rows
-from backend.kernels.lora import Adapted, Joined, ends, joined, loras
+from backend.kernels import chunks, decoder, product, rows
+from backend.kernels.lora import Adapted, Joined, Loras, add_rows, ends, joined, loras
 from backend.kernels.place import pasts, places, stored
 from backend.positions import Policy, Rope
 from backend.precision import precision
@@ -38,8 +43,8 @@ class Projection(Protocol):
 
     kernel: product.Weights
 
-    def __call__(self, layer: int, x: Tensor) -> Tensor:
-        """x [n, in] → [n, out]."""
+    def __call__(self, layer: int, x: Tensor, blocks: Blocks = ()) -> Tensor:
+        """x [n, in] → [n, out], in blocks of so many rows; at once without."""
 
 
 class Plain:
@@ -49,8 +54,8 @@ class Plain:
         self.weight, self.bias = weight, _bias(weight, bias)
         self.kernel = product.Plain(stored(weight), stored(self.bias.float()))
 
-    def __call__(self, layer: int, x: Tensor) -> Tensor:
-        return _linear(x, self.weight[layer], self.bias[layer])
+    def __call__(self, layer: int, x: Tensor, blocks: Blocks = ()) -> Tensor:
+        return _linear(x, self.weight[layer], self.bias[layer], blocks)
 
 
 class Int8:
@@ -62,8 +67,8 @@ class Int8:
         self.weight, self.scale, self.bias = torch.stack(steps), scale, _bias(weight, bias)
         self.kernel = product.Int8(stored(self.weight), stored(scale), stored(self.bias.float()))
 
-    def __call__(self, layer: int, x: Tensor) -> Tensor:
-        wide = _linear(x, self.weight[layer].to(x.dtype))
+    def __call__(self, layer: int, x: Tensor, blocks: Blocks = ()) -> Tensor:
+        wide = _linear(x, self.weight[layer].to(x.dtype), None, blocks)
         return wide * self.scale[layer].to(x.dtype) + self.bias[layer]
 
 
@@ -75,17 +80,17 @@ class Int4:
         packed, scale, offset = (torch.stack(part) for part in zip(*map(_packed, weight), strict=True))
         self.kernel = product.Int4(stored(packed), stored(scale), stored(offset), stored(self.bias.float()))
 
-    def __call__(self, layer: int, x: Tensor) -> Tensor:
+    def __call__(self, layer: int, x: Tensor, blocks: Blocks = ()) -> Tensor:
         weight = torch.empty(self.kernel.weight.shape[1], 2 * self.kernel.weight.shape[2], dtype=x.dtype)
         product.restore(torch.get_num_threads(), self.kernel, layer, stored(weight))
-        return _linear(x, weight[:, : self.inputs], self.bias[layer])
+        return _linear(x, weight[:, : self.inputs], self.bias[layer], blocks)
 
 
-def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None, blocks: Blocks) -> Tensor:
     """Products in float32 where the processor has none of bfloat16: torch's own take eight times as long there."""
     if precision(x.device) == "bf16":
-        return F.linear(x, weight, bias)
-    return F.linear(x.float(), weight.float(), None if bias is None else bias.float()).to(x.dtype)
+        return multiplied(x, weight, bias, blocks)
+    return multiplied(x.float(), weight.float(), None if bias is None else bias.float(), blocks).to(x.dtype)
 
 
 def _packed(weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -110,6 +115,53 @@ KINDS: dict[str, tuple[type, type]] = {
 }
 
 
+@dataclass
+class Part:
+    """The rows of one sequence among those of a chunk. error: what ended it, after which its rows mean nothing."""
+
+    rows: slice
+    cache: FramedCache
+    probe: Probe | None
+    error: Exception | None = None
+
+
+class Short:
+    """The parts of a chunk whose attention is compiled. Their entropies and last queries are kept for probes."""
+
+    def __init__(self, parts: Sequence[Part], layers: int, heads: int):
+        self.parts = parts
+        caches = [part.cache for part in parts]
+        self._pasts, self._rows = pasts(caches), chunks.rows(caches, [part.rows.start for part in parts])
+        count, width = len(self._rows.row), caches[0].shape.width
+        self._ends = np.cumsum([part.rows.stop - part.rows.start for part in parts])
+        self._queries = np.empty((count, 1, heads, width), np.float32)
+        self._last = np.empty((len(parts), layers, 1, heads, width), np.float32)
+        self._entropy = np.empty((layers, count, heads), np.float32)
+
+    @classmethod
+    def of(cls, parts: Sequence[Part], layers: int, heads: int) -> Short | None:
+        """None of no parts."""
+        return cls(parts, layers, heads) if parts else None
+
+    def attend(self, layer: int, norms: chunks.Norms, qkv: Tensor, mixed: Tensor) -> None:
+        """qkv [n, heads + 2·kv heads, width] → mixed [n, heads, width]."""
+        chunks.attended(
+            torch.get_num_threads(), layer, norms, self._pasts, self._rows, stored(qkv), self._queries, stored(mixed),
+            self._entropy[layer],
+        )  # fmt: skip
+        self._last[:, layer] = self._queries[self._ends - 1]
+
+    def show(self) -> None:
+        """Show the probes what was kept for them."""
+        seen = (self._rows.pieces[..., 1] - self._rows.pieces[..., 0]).sum(-1)
+        for part, end, queries in zip(self.parts, self._ends, self._last, strict=True):
+            if part.probe is not None:
+                count = part.rows.stop - part.rows.start
+                found = end - count + np.array(part.probe.sampled(count))
+                entropy = self._entropy[:, found].transpose(1, 0, 2)
+                part.probe.chunk(*map(torch.from_numpy, (entropy, queries, seen[found])))
+
+
 @dataclass(frozen=True)
 class Layer:
     """One decoder layer's norms, for many rows."""
@@ -121,7 +173,7 @@ class Layer:
 
 
 class Fused:
-    """A Llama-shaped causal LM for one sequence at a time.
+    """A Llama-shaped causal LM. A sequence's numbers are the same to the last bit whichever are read beside it.
 
     precision: bf16 or fp32 keep the weights as they are, and the model's own become views of the joined ones; int8 and
     int4 round a copy (the head of int4 to int8).
@@ -137,11 +189,15 @@ class Fused:
         self.products: list[Projection] = [body(*_weights(group)) for group in groups]
         self.adapted = [Adapted.of(model, group) for group in groups]
         self._ends = ends(self.adapted)
-        self._added: WeakKeyDictionary[Lora, list[Joined]] = WeakKeyDictionary()
+        self._parts: WeakKeyDictionary[Lora, list[Joined]] = WeakKeyDictionary()
         self.layers = [_layer(block) for block in blocks]
         self.norm = _norm(model.base_model.norm)
         self.head: Projection = head(model.get_output_embeddings().weight.detach()[None], None)
         self._kernel = self._parameters()
+        self._norms = chunks.Norms(self._kernel.q_norm, self._kernel.k_norm, self.norm[1])
+        inputs = [group.inputs for group in self.adapted]
+        products = [(partial(each, 0), count) for each, count in zip(self.products, inputs, strict=True)]
+        self._blocks = [agreeing(products, sizes, model.dtype) for sizes in SIZES]
         self._compile(model)
 
     @torch.inference_mode()
@@ -149,12 +205,37 @@ class Fused:
         """Hidden states [n, width] of the chunk that `cache.begin(n)` opened, from input embeddings [n, width]."""
         if len(embeds) == 1:
             return self.decoded(embeds, [cache], [probe])
-        x = embeds
+        [found] = self.prefilled([embeds], [cache], [probe])
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    @torch.inference_mode()
+    def prefilled(
+        self, embeds: Sequence[Tensor], caches: Sequence[FramedCache], probes: Sequence[Probe | None]
+    ) -> list[Tensor | Exception]:
+        """Hidden states of the chunks of some sequences, or what went wrong with one. Several must have the same
+        `blocks`."""
+        ends, blocks = [*accumulate(map(len, embeds))], self.blocks(len(embeds[0]))
+        rows = [slice(end - len(each), end) for each, end in zip(embeds, ends, strict=True)]
+        parts = [Part(*part) for part in zip(rows, caches, probes, strict=True)]
+        short = Short.of([part for part in parts if blocks and chunks.serves(part.cache)], len(self.layers), self.heads)
+        x = filled(torch.cat(list(embeds)), blocks)
+        added = self._added(parts, len(x))
         for index, layer in enumerate(self.layers):
-            x = self._layer(layer, index, x, cache, probe)
-            if index == 0 and probe is not None:
-                probe.state(x)
-        return _normed(x, self.norm)
+            x = self._layer(layer, index, x, parts, short, partial(self._product, index, added, blocks))
+            for part in parts if index == 0 else ():
+                if part.probe is not None:
+                    part.probe.state(x[part.rows])
+        x = _normed(x, self.norm)
+        if short is not None:
+            short.show()
+        return [part.error or x[part.rows] for part in parts]
+
+    def blocks(self, rows: int) -> Blocks:
+        """In which a chunk of so many rows is multiplied."""
+        fitting = (blocks for sizes, blocks in zip(SIZES, self._blocks, strict=True) if rows <= min(sizes[-1], MOST))
+        return next(fitting, ())
 
     @torch.inference_mode()
     def logits(self, hidden: Tensor) -> Tensor:
@@ -168,36 +249,63 @@ class Fused:
         decoder.logits(torch.get_num_threads(), self.head.kernel, hidden.float().numpy(), out.numpy())
         return out
 
-    def _layer(self, layer: Layer, index: int, x: Tensor, cache: FramedCache, probe: Probe | None) -> Tensor:
-        n, product = x.shape[0], partial(self._product, index, cache.lora)
-        qkv = product(decoder.QKV, _normed(x, layer.before)).view(n, -1, self.width).transpose(0, 1)
+    def _layer(
+        self, layer: Layer, index: int, x: Tensor, parts: Sequence[Part], short: Short | None,
+        product: Callable[[int, Tensor], Tensor],
+    ) -> Tensor:  # fmt: skip
+        qkv = product(decoder.QKV, _normed(x, layer.before)).view(len(x), -1, self.width)
+        mixed = qkv.new_zeros(len(x), self.heads, self.width)
+        if short is not None:
+            short.attend(index, self._norms, qkv, mixed)
+        for part in parts:
+            if part.error is None and (short is None or part not in short.parts):
+                try:
+                    self._attend(layer, index, qkv[part.rows].transpose(0, 1), part, mixed[part.rows])
+                except Exception as error:
+                    part.error = error
+        x = x + product(decoder.OUT, mixed.flatten(1))
+        return x + product(decoder.DOWN, _gated(product(decoder.GATE_UP, _normed(x, layer.after))))
+
+    def _attend(self, layer: Layer, index: int, qkv: Tensor, part: Part, mixed: Tensor) -> None:
+        """Attention of one sequence's rows over its own cache, into mixed [n, heads, width]."""
         q, k, v = qkv[: self.heads], qkv[self.heads : -self.kv_heads], qkv[-self.kv_heads :]
         q = _rms(q, layer.q_norm) if layer.q_norm else q
         k = _rms(k, layer.k_norm) if layer.k_norm else k
-        mixed = attend(cache, index, q, k, v, self.width**-0.5, probe)
-        x = x + product(decoder.OUT, mixed.transpose(0, 1).reshape(n, -1))
-        return x + product(decoder.DOWN, _gated(product(decoder.GATE_UP, _normed(x, layer.after))))
+        mixed.copy_(attend(part.cache, index, q, k, v, self.width**-0.5, part.probe).transpose(0, 1))
 
-    def _product(self, layer: int, lora: Lora | None, number: int, x: Tensor) -> Tensor:
-        out = self.products[number](layer, x)
-        if lora is not None:
-            self._joined(lora)[number].add(layer, x, out)
+    def _product(self, layer: int, added: Loras | None, blocks: Blocks, number: int, x: Tensor) -> Tensor:
+        out = self.products[number](layer, x, blocks)
+        if added is not None:
+            add_rows(torch.get_num_threads(), added, number, layer, stored(x.contiguous()), stored(out))
         return out
+
+    def _loras(self, caches: Sequence[FramedCache]) -> Loras:
+        """The adapters of the rows that these caches' are."""
+        return loras([self._joined(cache.lora) if cache.lora else None for cache in caches], self._ends)
+
+    def _added(self, parts: Sequence[Part], rows: int) -> Loras | None:
+        """The adapters of so many rows, None where there are none."""
+        if not any(part.cache.lora for part in parts):
+            return None
+        each = self._loras([part.cache for part in parts])
+        counts = [part.rows.stop - part.rows.start for part in parts]
+        address, rank = (np.repeat(found, counts, 0) for found in (each.address, each.rank))
+        beyond = rows - sum(counts)
+        return Loras(np.pad(address, ((0, beyond), (0, 0), (0, 0))), np.pad(rank, ((0, beyond), (0, 0))), self._ends)
 
     def _joined(self, lora: Lora) -> list[Joined]:
         """What an adapter adds to every product; made once."""
-        if lora not in self._added:
-            self._added[lora] = [joined(lora, each) for each in self.adapted]
-        return self._added[lora]
+        if lora not in self._parts:
+            self._parts[lora] = [joined(lora, each) for each in self.adapted]
+        return self._parts[lora]
 
     @torch.inference_mode()
     def decoded(self, embeds: Tensor, caches: Sequence[FramedCache], probes: Sequence[Probe | None]) -> Tensor:
         """Last hidden states [n, width] of a token of each of n sequences, in float32; each the same whichever are
         beside it. Every cache has opened a chunk of one."""
         past, where, members = pasts(caches), places(caches), torch.get_num_threads()
-        added = loras([self._joined(lora) if (lora := cache.lora) else None for cache in caches], self._ends)
         work = decoder.work(self._kernel, past, where, embeds.float().numpy(), members)
-        decoder.decode(members, self._kernel, added, past, where, work)
+        decoder.decode(members, self._kernel, self._loras(caches), past, where, work)
         for row, probe in enumerate(probes):
             if probe is not None:
                 pieces = where.pieces[where.pieces_from[row] : where.pieces_from[row + 1]]

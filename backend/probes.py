@@ -6,11 +6,14 @@ scores that attention has computed anyway; it changes nothing, so tokens are the
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from backend.cache import FramedCache
+from backend.flash import within
 from backend.positions import CAPPED, NEAR, SQUEEZED
 from backend.settings import Watch
 from backend.steps import Logits
@@ -84,8 +87,13 @@ class Probe:
     def token(self, entropy: Tensor, queries: Tensor, state: Tensor, attended: int) -> None:
         """Take a query decoded by the kernels, which keep no scores: entropy [layers, heads]; queries [layers, groups,
         heads, width] as they met the keys of each group; the first layer's output [1, width]; number of keys seen."""
-        self._entropy, self._queries, self._state = entropy, queries, state
-        self._attended = torch.tensor([attended])
+        self.chunk(entropy[None], queries, torch.tensor([attended]))
+        self._state = state
+
+    def chunk(self, entropy: Tensor, queries: Tensor, attended: Tensor) -> None:
+        """Likewise a short chunk's sampled rows: entropy [rows, layers, heads], attended [rows]; the last one's
+        queries."""
+        self._entropy, self._queries, self._attended = entropy, queries, attended
         self._one.clear()
         self._rows.clear()
 
@@ -107,13 +115,14 @@ class Probe:
         """Attention entropy [layers, heads] of the query just decoded, in nats."""
         if not self._one:
             assert self._entropy is not None
-            return self._entropy.numpy()
+            return self._entropy[-1].numpy()
         return entropy(torch.stack([self._one[i] for i in range(self.layers)])).cpu().numpy()
 
     def prefilled(self) -> tuple[np.ndarray, np.ndarray]:
         """Entropies [rows, layers, heads] of a chunk's sampled rows, and the number of keys [rows] each one saw."""
         if not self._rows:
-            return self.decoded()[None], self._attended.cpu().numpy()
+            assert self._entropy is not None
+            return self._entropy.numpy(), self._attended.numpy()
         stacked = torch.stack([self._rows[i] for i in range(self.layers)], 1)
         return stacked.cpu().numpy(), self._attended.cpu().numpy()
 
@@ -127,11 +136,13 @@ class Probe:
         """One head's scores [keys] of a query decoded by the kernels, from the keys as they still stand."""
         chunk, kv_head = cache.chunk, head * cache.shape.heads // self.heads
         assert chunk is not None and self._queries is not None
-        found = [
-            cache.keys(layer, piece.lo, piece.hi)[kv_head].float() @ query
-            for group, query in zip(chunk.groups, self._queries[layer, :, head], strict=True)
-            for piece in chunk.pieces.get(group, ())
-        ]
+        found = []
+        for group, query in zip(chunk.groups, self._queries[layer, :, head], strict=True):
+            for piece in chunk.pieces.get(group, ()):
+                scores = cache.keys(layer, piece.lo, piece.hi)[kv_head].float() @ query
+                if piece.spans is not None:
+                    scores[~within(piece.spans[-1:], len(scores), scores.device)[0]] = -math.inf
+                found.append(scores)
         return torch.cat(found) * cache.shape.width**-0.5
 
     def states(self, rows: list[int] | None = None) -> np.ndarray:

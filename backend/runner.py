@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import torch
@@ -81,6 +81,11 @@ class Runner:
         signal: adds its length signal and moves on by n. whole_prompt: one frame for all n (004's own prefill).
         every_row: logits [n, vocabulary] of all rows instead.
         """
+        if self.fused is not None and not every_row:
+            [found] = self._together([Read(tokens, cache, probe, signal, whole_prompt)])
+            if isinstance(found, Exception):
+                raise found
+            return found
         embeds = self.signalled(tokens, signal)
         cache.begin(len(tokens), whole_prompt)
         logits = self._forward(embeds, cache, probe, every_row)
@@ -88,37 +93,69 @@ class Runner:
         return logits.float() if every_row else logits[-1].float()
 
     @torch.inference_mode()
-    def read_tokens(self, reads: Sequence[Read]) -> list[Tensor | Exception]:
-        """Read a token of each of several sequences: next-token logits [vocabulary] in float32, or what went wrong.
+    def forward(self, reads: Sequence[Read]) -> list[Tensor | Exception]:
+        """Read after what each of several caches holds: next-token logits [vocabulary] of the last rows in float32, or
+        what went wrong with one.
 
         Each is the same to the last bit whichever are read beside it.
         """
+        if self.fused is None:
+            return [self._alone(read) for read in reads]
+        answers: dict[int, Tensor | Exception] = {}
+        for places in self._groups(reads):
+            answers |= zip(places, self._together([reads[place] for place in places]), strict=True)
+        return [answers[place] for place in range(len(reads))]
+
+    def _groups(self, reads: Sequence[Read]) -> Iterable[list[int]]:
+        """The places of those that are read at once: all tokens, the chunks that are multiplied in the same blocks,
+        each longer one."""
+        assert self.fused is not None
+        groups: dict[object, list[int]] = {}
+        for place, read in enumerate(reads):
+            count = len(read.ids)
+            groups.setdefault("token" if count == 1 else self.fused.blocks(count) or place, []).append(place)
+        return groups.values()
+
+    def _together(self, reads: Sequence[Read]) -> list[Tensor | Exception]:
+        """What `_groups` found."""
         answers = [self._begun(read) for read in reads]
-        opened = {index: answer for index, answer in enumerate(answers) if isinstance(answer, Tensor)}
-        if self.fused is None or not opened:
-            return answers
-        asked = [reads[index] for index in opened]
-        logits: list[Tensor | Exception]
-        try:
-            embeds = torch.stack(list(opened.values()))
-            hidden = self.fused.decoded(embeds, [read.cache for read in asked], [read.probe for read in asked])
-            logits = list(self.fused.decoded_logits(hidden))
-            for read in asked:
-                read.cache.end()
-        except Exception as error:
-            logits = [error] * len(asked)
-        for index, found in zip(opened, logits, strict=True):
-            answers[index] = found
+        opened = [(place, answer) for place, answer in enumerate(answers) if isinstance(answer, Tensor)]
+        found = self._opened([reads[place] for place, _ in opened], [embeds for _, embeds in opened]) if opened else []
+        for (place, _), answer in zip(opened, found, strict=True):
+            answers[place] = answer
         return answers
 
-    def _begun(self, read: Read) -> Tensor | Exception:
-        """The embedding [d] of a token for which the cache has opened a chunk; without a fused path its logits."""
+    def _opened(self, reads: Sequence[Read], embeds: Sequence[Tensor]) -> list[Tensor | Exception]:
+        """The same, of embeddings for which the caches have opened a chunk."""
+        assert self.fused is not None
+        caches, probes = [read.cache for read in reads], [read.probe for read in reads]
+        found: list[Tensor | Exception]
         try:
-            if self.fused is None:
-                return self.read(*read)
+            if len(embeds[0]) == 1:
+                found = [*self.fused.decoded(torch.cat([*embeds]), caches, probes).split(1)]
+            else:
+                found = self.fused.prefilled(embeds, caches, probes)
+            last = {place: hidden[-1:] for place, hidden in enumerate(found) if isinstance(hidden, Tensor)}
+            logits = self.fused.decoded_logits(torch.cat([*last.values()])) if last else ()
+        except Exception as error:
+            return [error] * len(reads)
+        for place, answer in zip(last, logits, strict=True):
+            caches[place].end()
+            found[place] = answer
+        return found
+
+    def _alone(self, read: Read) -> Tensor | Exception:
+        try:
+            return self.read(*read)
+        except Exception as error:
+            return error
+
+    def _begun(self, read: Read) -> Tensor | Exception:
+        """The embeddings [n, d] of ids for which the cache has opened a chunk."""
+        try:
             embeds = self.signalled(read.ids, read.signal)
-            read.cache.begin(1)
-            return embeds[0]
+            read.cache.begin(len(read.ids), read.whole)
+            return embeds
         except Exception as error:
             return error
 

@@ -46,8 +46,13 @@ def same(some: list[object], others: list[object]) -> bool:
 @pytest.fixture
 def chunks(monkeypatch) -> list[int]:
     """The sizes of the chunks of prompts that are read."""
-    read, found = Runner.read, []
-    monkeypatch.setattr(Runner, "read", lambda self, ids, *more: (found.append(len(ids)), read(self, ids, *more))[1])
+    forward, found = Runner.forward, []
+
+    def counted(self, reads):
+        found.extend(len(read.ids) for read in reads if len(read.ids) > 1)
+        return forward(self, reads)
+
+    monkeypatch.setattr(Runner, "forward", counted)
     return found
 
 

@@ -109,7 +109,7 @@ def test_sequences_of_different_adapters_are_read_together_as_alone(adapted, row
             reads.append(Read(IDS[length : length + 1], cache))
         return reads
 
-    together, alone = reader.read_tokens(begun()), [reader.read_tokens([read])[0] for read in begun()]
+    together, alone = reader.forward(begun()), [reader.forward([read])[0] for read in begun()]
     assert all(map(torch.equal, together, alone))
 
 

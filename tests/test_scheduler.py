@@ -6,7 +6,9 @@ import gc
 import threading
 import weakref
 from collections.abc import Iterator
+from functools import cache
 
+import numpy as np
 import pytest
 import torch
 from conftest import tiny_model
@@ -14,9 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reading import IDS, loaded, run
 from threads import at_once
+from torch.nn import Linear
 
 from backend import Finish, Lab, RunSettings
+from backend.cache import Stopped
 from backend.engine import Control
+from backend.inference.lora import Lora
 from backend.inference.scheduler import Read, Scheduler, together
 from backend.positions import Policy
 from backend.runner import Runner
@@ -151,8 +156,8 @@ def test_a_row_that_fails_leaves_alone(tiny):
 
 def test_parts_of_a_run_read_in_the_same_steps_what_they_read_alone(tiny, monkeypatch):
     runner, lengths, steps = run(tiny("llama")), (5, 1, 9, 3), []
-    read = runner.read_tokens
-    monkeypatch.setattr(runner, "read_tokens", lambda reads: (steps.append(len(reads)), read(reads))[1])
+    read = runner.forward
+    monkeypatch.setattr(runner, "forward", lambda reads: (steps.append(len(reads)), read(reads))[1])
 
     def part(seed: int) -> Iterator[object]:
         cache, found = runner.cache(Policy(), 8), []
@@ -230,8 +235,13 @@ def test_a_short_prompt_does_not_wait_for_a_long_one(tiny):
 
 def test_short_prompts_are_read_in_one_step_up_to_a_chunk_s_tokens(tiny, monkeypatch):
     runner, steps = run(tiny("llama")), []
-    tokens = runner.read_tokens
-    monkeypatch.setattr(runner, "read_tokens", lambda reads: (steps.append(len(reads)), tokens(reads))[1])
+    forward = runner.forward
+
+    def counted(reads: list[Read]) -> list[torch.Tensor | Exception]:
+        steps.append(sum(len(read.ids) > 1 for read in reads))
+        return forward(reads)
+
+    monkeypatch.setattr(runner, "forward", counted)
     monkeypatch.setattr("backend.inference.scheduler.PROMPTS", 100)
     scheduler, begin = Scheduler(runner), threading.Barrier(6)
 
@@ -248,7 +258,7 @@ def test_short_prompts_are_read_in_one_step_up_to_a_chunk_s_tokens(tiny, monkeyp
         list(stream)
 
     at_once(*[whole] * 6)
-    assert max(steps) >= 2 and sum(steps) == 6
+    assert max(steps) == 2 and sum(steps) == 6
 
 
 def test_a_model_that_is_let_go_of_is_freed(tiny):
@@ -261,3 +271,62 @@ def test_a_model_that_is_let_go_of_is_freed(tiny):
     del runner
     gc.collect()
     assert seen() is None
+
+
+@cache
+def lora_of(family: str, seed: int) -> Lora:
+    """An adapter of random numbers for every product."""
+    draw = torch.Generator().manual_seed(seed)
+    linears = {f"model.{name}": each for name, each in model_of(family).model.named_modules() if type(each) is Linear}
+    return Lora(
+        {
+            name: (
+                torch.randn(3, each.in_features, generator=draw) / 8,
+                torch.randn(each.out_features, 3, generator=draw) / 8,
+            )
+            for name, each in linears.items()
+        }
+    )
+
+
+CHUNK = st.tuples(
+    st.sampled_from(POLICIES), st.integers(0, 9), st.integers(2, 40), st.sampled_from((None, 1, 2))
+)
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen3"])
+@settings(deadline=None, max_examples=15)
+@given(chunks=st.lists(CHUNK, min_size=2, max_size=9))
+def test_chunks_that_are_read_together_are_to_the_last_bit_what_they_are_alone(family: str, chunks):
+    runner = run(model_of(family))
+
+    def reads() -> list[Read]:
+        found = []
+        for policy, before, count, adapter in chunks:
+            own = runner.cache(policy, 8)
+            own.lora = lora_of(family, adapter) if adapter else None
+            if before:
+                runner.read(IDS[:before], own)
+            found.append(Read(IDS[:count], own, runner.probe(Watch()) if count % 2 else None))
+        return found
+
+    alone, together = reads(), reads()
+    found = [runner.forward([read])[0] for read in alone]
+    assert all(map(torch.equal, found, runner.forward(together)))
+    for one, other in zip(alone, together, strict=True):
+        if one.probe is not None:
+            assert all(map(np.array_equal, one.probe.prefilled(), other.probe.prefilled()))
+        assert torch.equal(runner.read(IDS[:1], one.cache), runner.read(IDS[:1], other.cache))
+
+
+def test_a_chunk_that_fails_leaves_the_others_as_they_are(tiny):
+    runner = run(tiny("llama"))
+    policies = Policy(), Policy(kind="dynamic", ratio=3.0, initial=2, recent=5), Policy(window=6, sinks=2)
+
+    def reads() -> list[Read]:
+        return [Read(IDS[:12], runner.cache(policy, 8)) for policy in policies]
+
+    alone, together = [runner.forward([read])[0] for read in reads()], reads()
+    together[1].cache.stopped = lambda: True
+    first, stopped, last = runner.forward(together)
+    assert isinstance(stopped, Stopped) and torch.equal(first, alone[0]) and torch.equal(last, alone[2])

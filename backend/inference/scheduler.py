@@ -1,9 +1,9 @@
 """One loop a loaded model: each run asks for what it wants read, and a step answers all that wait.
 
-A run is a coroutine. It yields a `Read` and is sent its logits, or a list of them, of a token each, and is sent theirs;
-what else it yields goes to those who follow the run. A step reads one chunk of a prompt, or several short ones, then
-the tokens that all runs wait for, so that those who write wait for one chunk at most. Every run keeps its own cache,
-policy, signal and probe; its logits do not depend on the others'.
+A run is a coroutine. It yields a `Read` and is sent its logits, or a list of them, of a token each, and is sent theirs
+(of none: in the next step); what else it yields goes to those who follow the run. A step reads one chunk of a prompt,
+or several short ones, then the tokens that all runs wait for, so that those who write wait for one chunk at most. Every
+run keeps its own cache, policy, signal and probe; its logits do not depend on the others'.
 """
 
 from __future__ import annotations
@@ -61,11 +61,9 @@ def together(parts: Sequence[Generator[Read, Tensor, Returned]]) -> Generator[li
 
 
 class Reader(Protocol):
-    """What reads for the runs: a `Runner`. read: takes the fields of one `Read`."""
+    """What reads for the runs: a `Runner`."""
 
-    def read(self, *read: Any) -> Tensor: ...
-
-    def read_tokens(self, reads: Sequence[Read]) -> list[Tensor | Exception]: ...
+    def forward(self, reads: Sequence[Read]) -> list[Tensor | Exception]: ...
 
 
 @dataclass(eq=False)
@@ -175,24 +173,32 @@ class Scheduler:
             if not row.reads:
                 self._told(row)
         left = PROMPTS
-        # The run that had the fewest chunks first: a short prompt does not wait for a long one.
-        while prompts := [(row.chunks, place, row.prompt) for place, row in enumerate(rows) if row.prompt]:
-            _, place, chunk = min(prompts, key=lambda prompt: prompt[:2])
-            if left < PROMPTS and len(chunk.ids) > left:
-                break
-            left -= len(chunk.ids)
-            rows[place].chunks += 1
-            self._told(rows[place], [self._chunk(chunk)])
+        while prompts := self._prompts(rows, left):
+            left -= sum(len(chunk.ids) for _, chunk in prompts)
+            for (row, _), answer in zip(prompts, self.reader.forward([chunk for _, chunk in prompts]), strict=True):
+                row.chunks += 1
+                self._told(row, [answer])
         writing = [row for row in rows if row.reads and not row.prompt]
-        answers = iter(self.reader.read_tokens([read for row in writing for read in row.reads]))
+        if not writing:
+            return
+        answers = iter(self.reader.forward([read for row in writing for read in row.reads]))
         for row in writing:
             self._told(row, [*islice(answers, len(row.reads))])
 
-    def _chunk(self, read: Read) -> Tensor | Exception:
-        try:
-            return self.reader.read(*read)
-        except Exception as error:
-            return error
+    @staticmethod
+    def _prompts(rows: Sequence[_Row], left: int) -> list[tuple[_Row, Read]]:
+        """The chunks to be read at once, at most `left` tokens, or the first chunk of a step.
+
+        The run that had the fewest chunks is first: a short prompt does not wait for a long one.
+        """
+        found: list[tuple[_Row, Read]] = []
+        waiting = [(row, chunk) for row in rows if (chunk := row.prompt)]
+        for row, chunk in sorted(waiting, key=lambda prompt: prompt[0].chunks):
+            if len(chunk.ids) > left and (found or left < PROMPTS):
+                break
+            found.append((row, chunk))
+            left -= len(chunk.ids)
+        return found
 
     def _told(self, row: _Row, answers: Sequence[Tensor | Exception] = ()) -> None:
         row.advance(answers)

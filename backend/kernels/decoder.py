@@ -16,6 +16,7 @@ from backend.kernels.lora import add
 from backend.kernels.number import exp, stored, wide
 from backend.kernels.place import Pasts, Places, one_past, one_place
 from backend.kernels.product import multiply, share
+from backend.kernels.rows import rms
 from backend.kernels.team import barrier, in_team, member_number, team_size
 
 # So few sequences each member norms for itself, which costs less than to wait for the others.
@@ -125,7 +126,7 @@ def _decode(layers, loras, pasts, places, work):
             for row in range(lo, hi):
                 _copy(work.x[row], work.first[row])
     for row in range(lo, hi):
-        _normed(work.x[row], layers.last, layers.epsilon, work.normed[member, row])
+        rms(work.x[row], layers.last, layers.epsilon, work.normed[member, row])
         _copy(work.normed[member, row], work.x[row])
 
 
@@ -136,17 +137,6 @@ def _copy(x, out):
 
 
 @compiled
-def _normed(x, weight, epsilon, out):
-    """RMS norm."""
-    square = np.float32(0)
-    for i in range(len(x)):
-        square += x[i] * x[i]
-    factor = np.float32(1) / np.sqrt(square / np.float32(len(x)) + epsilon)
-    for i in range(len(x)):
-        out[i] = x[i] * factor * weight[i]
-
-
-@compiled
 def _all_normed(member, members, work, weight, epsilon):
     """The normed residual stream [n, d]."""
     n = len(work.x)
@@ -154,7 +144,7 @@ def _all_normed(member, members, work, weight, epsilon):
     lo, hi = share(n, member, members) if together else (0, n)
     out = work.normed[0 if together else member]
     for row in range(lo, hi):
-        _normed(work.x[row], weight, epsilon, out[row])
+        rms(work.x[row], weight, epsilon, out[row])
     if together:
         barrier()
     return out
@@ -168,7 +158,7 @@ def _place(layers, layer, row, pasts, places, work):
     for head in range(heads + kv_heads):
         norm = layers.q_norm[layer] if head < heads else layers.k_norm[layer]
         if len(norm):
-            _normed(found[head], norm, layers.epsilon, found[head])
+            rms(found[head], norm, layers.epsilon, found[head])
     for group in range(len(place.turned)):
         for head in range(heads):
             rotated(found[head], place.turned[group], work.queries[row, layer, group, head])

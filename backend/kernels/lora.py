@@ -1,5 +1,4 @@
-"""What adapters add to the products of a Llama-shaped stack: for many rows by torch, for a token of each of some
-sequences compiled.
+"""What adapters add to the products of a Llama-shaped stack, to each row its own sequence's.
 
 Projections of the same input are joined, and so are their LoRAs: each is a part with its own down-projection.
 """
@@ -16,9 +15,12 @@ from numba import carray
 from torch import Tensor, nn
 
 from backend.inference.lora import Lora
-from backend.kernels.compiled import compiled
+from backend.kernels.compiled import compiled, entry
+from backend.kernels.lanes import LANES, filled, fma, load, save
+from backend.kernels.number import stored, wide
 from backend.kernels.place import pointer
 from backend.kernels.product import one_sum
+from backend.kernels.team import in_team, member_number, team_size
 
 BYTES = 4
 
@@ -32,16 +34,6 @@ class Joined(NamedTuple):
     down: Tensor
     up: Tensor
     ends: tuple[int, ...]
-
-    def add(self, layer: int, x: Tensor, out: Tensor) -> None:
-        """Adds to the projection's out [n, out] of x [n, in]; rounded once."""
-        rank, start = self.up.shape[1], 0
-        if not rank:
-            return
-        low = x.float() @ self.down[layer].T
-        for part, end in enumerate(self.ends):
-            out[:, start:end].add_(low[:, part * rank : (part + 1) * rank] @ self.up[layer, :, start:end])
-            start = end
 
 
 class Adapted(NamedTuple):
@@ -83,7 +75,7 @@ def joined(lora: Lora, adapted: Adapted) -> Joined:
 
 
 class Loras(NamedTuple):
-    """The adapters of n sequences, and the products they add to.
+    """The adapters of n rows, and the products they add to.
 
     address [n, products, 2]: of down and up; rank [n, products]: 0 where nothing is added. ends [products, parts]: of
     each part's outputs, as many times the last as there are fewer parts.
@@ -101,7 +93,7 @@ def ends(adapted: Sequence[Adapted]) -> np.ndarray:
 
 
 def loras(each: Sequence[Sequence[Joined] | None], ends: np.ndarray) -> Loras:
-    """each: what a sequence's adapter adds to every product, None without one."""
+    """each: what a row's adapter adds to every product, None without one."""
     shape = len(each), len(ends)
     address, rank = np.zeros((*shape, 2), np.int64), np.zeros(shape, np.int64)
     for row, added in enumerate(each):
@@ -111,18 +103,40 @@ def loras(each: Sequence[Sequence[Joined] | None], ends: np.ndarray) -> Loras:
     return Loras(address, rank, ends)
 
 
+@entry
+def add_rows(members, loras, product, layer, x, out):
+    """Add to a product of x [n, in] in out [n, out], both as stored, what each row's adapter adds; rounded once."""
+    in_team(members, _add_rows, (loras, product, layer, x, out))
+
+
+@compiled
+def _add_rows(loras, product, layer, x, out):
+    inputs, outputs = x.shape[1], out.shape[1]
+    own, added = np.empty((1, inputs), np.float32), np.empty((1, outputs), np.float32)
+    for row in range(member_number(), len(x), team_size()):
+        if loras.rank[row, product]:
+            source, target = x[row], out[row]
+            for i in range(inputs):
+                own[0, i] = wide(source[i])
+            for i in range(outputs):
+                added[0, i] = 0
+            _add(loras, row, product, layer, 0, outputs, own, added, 0)
+            for i in range(outputs):
+                target[i] = stored(wide(target[i]) + added[0, i], out)
+
+
 @compiled
 def add(loras, product, layer, lo, hi, x, out):
     """Add to outputs lo ≤ i < hi of a product of x [n, in] in out [n, out] what each sequence's adapter adds."""
     for row in range(len(x)):
-        rank = loras.rank[row, product]
-        if rank:
-            _add(loras, product, layer, lo, hi, row, rank, x, out)
+        if loras.rank[row, product]:
+            _add(loras, row, product, layer, lo, hi, x, out, row)
 
 
 @compiled
-def _add(loras, product, layer, lo, hi, row, rank, x, out):
-    ends, inputs, outputs = loras.ends[product], x.shape[1], out.shape[1]
+def _add(loras, row, product, layer, lo, hi, x, out, place):
+    """The adapter of `row`, by x [place] to out [place]."""
+    ends, inputs, outputs, rank = loras.ends[product], x.shape[1], out.shape[1], loras.rank[row, product]
     parts = 1
     while ends[parts - 1] < outputs:
         parts += 1
@@ -130,12 +144,25 @@ def _add(loras, product, layer, lo, hi, row, rank, x, out):
     rows = parts * rank
     down = carray(pointer(below + layer * BYTES * rows * inputs), (rows, inputs), np.float32)
     up = carray(pointer(above + layer * BYTES * rank * outputs), (rank, outputs), np.float32)
-    start = 0
+    low, start = np.empty(rank, np.float32), 0
     for part in range(parts):
         first, last = max(lo, start), min(hi, ends[part])
         if first < last:
             for index in range(rank):
-                low, upper, own = one_sum(down, part * rank + index, x, row), up[index], out[row]
-                for i in range(first, last):
-                    own[i] += low * upper[i]
+                low[index] = one_sum(down, part * rank + index, x, place)
+            _raised(up, low, first, last, out, place)
         start = ends[part]
+
+
+@compiled
+def _raised(up, low, first, last, out, place):
+    """Add low [rank] · up [rank, out] to outputs first … last of a row."""
+    whole = last - (last - first) % LANES
+    for i in range(first, whole, LANES):
+        found = load(out, place, i)
+        for index in range(len(low)):
+            found = fma(filled(low[index]), load(up, index, i), found)
+        save(out, place, i, found)
+    for i in range(whole, last):
+        for index in range(len(low)):
+            out[place, i] = fma(low[index], up[index, i], out[place, i])

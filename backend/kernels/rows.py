@@ -30,6 +30,17 @@ def gated(members, both, out):
 
 
 @compiled
+def rms(x, weight, epsilon, out):
+    """RMS norm of one row in float32."""
+    square = np.float32(0)
+    for i in range(len(x)):
+        square += x[i] * x[i]
+    factor = ONE / np.sqrt(square / np.float32(len(x)) + epsilon)
+    for i in range(len(x)):
+        out[i] = x[i] * factor * weight[i]
+
+
+@compiled
 def _normed(x, weight, epsilon, out):
     lo, hi = share(x.shape[0], member_number(), team_size())
     for row in range(lo, hi):

@@ -8,12 +8,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numba import types
 from numba.extending import overload
 
+from backend.kernels import tiled
 from backend.kernels.compiled import OPTIONS, compiled, entry, inlined
 from backend.kernels.lanes import LANES, filled, fma, high_nibbles, load, low_nibbles, total
 from backend.kernels.number import stored, wide
 from backend.kernels.team import in_team, member_number, team_size
+from backend.kernels.tiles import TILED
 
 GROUP = 32
 # Rows of weights that stay near while they meet all vectors, and sums that are made at a time.
@@ -67,12 +70,33 @@ def _multiply(w, layer, lo, hi, x, out):
 
 def _plain(w, layer, lo, hi, x, out):
     weight, bias = w.weight[layer], w.bias[layer]
+    _all_sums(weight, lo, hi, x, out)
+    for index in range(len(x)):
+        for row in range(lo, hi):
+            out[index, row] += bias[row]
+
+
+def _all_sums(weight, lo, hi, x, out):
+    """Rows lo ≤ row < hi of weights [out, in] times each of x [n, in] into out [n, out], by the best way there is."""
+    raise NotImplementedError
+
+
+@overload(_all_sums, jit_options=OPTIONS)
+def _all_sums_of(weight, lo, hi, x, out):
+    return _by_tiles if TILED and weight.dtype == types.uint16 else _by_lanes
+
+
+def _by_lanes(weight, lo, hi, x, out):
     for start in range(lo, hi, BLOCK):
-        stop = min(start + BLOCK, hi)
-        _sums(weight, start, stop, x, out)
-        for index in range(len(x)):
-            for row in range(start, stop):
-                out[index, row] += bias[row]
+        _sums(weight, start, min(start + BLOCK, hi), x, out)
+
+
+def _by_tiles(weight, lo, hi, x, out):
+    if tiled.serves(weight):
+        tiled.sums(weight, lo, hi, x, out)
+    else:
+        for start in range(lo, hi, BLOCK):
+            _sums(weight, start, min(start + BLOCK, hi), x, out)
 
 
 def _int8(w, layer, lo, hi, x, out):

@@ -35,6 +35,7 @@ from backend.evaluation.files import RESULTS
 from backend.evaluation.longform import repetition
 from backend.evaluation.machine import provenance
 from backend.evaluation.quality import similarity
+from backend.evaluation.side_by_side import side_by_side
 from backend.models import Loaded
 from backend.prompt import end_ids, token_ids
 from backend.refused import Refused
@@ -225,11 +226,18 @@ def evaluate(
     answers = [Answer(**row) for row in (before or {}).get("answers", [])]
     known = {(one.prompt, one.target) for one in answers}
     result = provenance(seed=0) | {"options": options, "asked": len(cases)}
-    for place, (prompt, target) in enumerate(cases, 1):
-        if (fingerprint(prompt.text), target) not in known:
-            answers.append(answer(lab, prompt, settings_of(method, prompt.text, target, unit, landing, model)))
-            last = answers[-1]
-            report(f"{place} of {len(cases)}: {last.produced} of {target}, {'joint' if last.joint() else last.reason}")
+
+    def written(case: tuple[Prompt, int]) -> Answer:
+        prompt, target = case
+        return answer(lab, prompt, settings_of(method, prompt.text, target, unit, landing, model))
+
+    new = [(prompt, target) for prompt, target in cases if (fingerprint(prompt.text), target) not in known]
+    if cases and not new:
+        yield result | {"answers": [asdict(one) for one in answers]}
+    for one in side_by_side(written, new):
+        answers.append(one)
+        how = "joint" if one.joint() else one.reason
+        report(f"{len(answers)} of {len(cases)}: {one.produced} of {one.target}, {how}")
         yield result | {"answers": [asdict(one) for one in answers]}
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, get_args
 
@@ -16,6 +15,7 @@ from backend.engine import Lab
 from backend.evaluation.files import RESULTS, counted, keep, resumed, writable
 from backend.evaluation.length import QUESTIONS
 from backend.evaluation.machine import provenance
+from backend.evaluation.side_by_side import side_by_side
 from backend.refused import Refused
 from backend.settings import SIGNAL_METHODS, Method, Precision, RunSettings, Watch
 from backend.steps import Finish
@@ -24,7 +24,6 @@ from backend.terminal import say
 OUT = RESULTS / "rounding.json"
 TARGETS = (10, 20, 60, 100, 150)
 PRECISIONS: tuple[Precision, ...] = ("bf16", "int4")
-ROWS = 16
 
 
 def evaluate(lab: Lab, methods: Sequence[Method], asked: Sequence[str], before: dict[str, Any] | None) -> Iterator[Any]:
@@ -53,8 +52,7 @@ def _tokens(lab: Lab, method: Method, precision: Precision, asked: Sequence[str]
             raise Refused(finish.message)
         return finish.tokens
 
-    with ThreadPoolExecutor(ROWS) as pool:
-        return list(pool.map(length, [(prompt, target) for prompt in asked for target in TARGETS]))
+    return list(side_by_side(length, [(prompt, target) for prompt in asked for target in TARGETS]))
 
 
 def main() -> None:

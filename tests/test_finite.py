@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import tiny_model, tiny_tokenizer
+from reading import run
 
 from backend import Lab, RunSettings
 from backend.__main__ import main
-from backend.batch import Request, Sampling, write
 from backend.finite import check_finite
+from backend.inference.responses import respond
 from backend.landing import Landing
 from backend.models import Models
 from backend.steps import Finish, Step
@@ -98,13 +99,13 @@ def test_the_command_fails_with_a_sentence_and_saves(as_json: bool, tmp_path: Pa
         assert json.loads(line)["event"] == "finish"
 
 
-@pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=1), Sampling(temperature=1, top_k=0)])
+@pytest.mark.parametrize("sampling", [{}, {"temperature": 1}, {"temperature": 1, "top_k": 5}])
 @pytest.mark.parametrize("damage", [norm, head, layer])
-def test_a_batch_ends_with_a_sentence(damage: Damage, sampling: Sampling):
+def test_a_response_ends_with_a_sentence(damage: Damage, sampling: dict[str, float]):
     model = tiny_model("llama")
     damage(model, math.nan)
     with pytest.raises(FloatingPointError, match=TOLD):
-        list(write(model, [Request(torch.arange(3, 9), 4)], [2], 32, sampling=sampling))
+        respond(run(model), torch.arange(3, 9), RunSettings(prompt="-", max_new_tokens=4, **sampling), [2])
 
 
 def test_landing_ends_with_a_sentence():

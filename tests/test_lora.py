@@ -19,7 +19,6 @@ from safetensors.torch import load_file, save_file
 
 from backend import Finish, Lab, RunSettings, adapters
 from backend.attention import EAGER_FAMILIES
-from backend.batch import Request, write
 from backend.inference.lora import Lora
 from backend.inference.scheduler import Read
 from backend.models import Loaded, ModelError, Models
@@ -124,19 +123,6 @@ def test_a_padded_batch_takes_an_adapter_a_row(family, tmp_path):
     for each, pad, row in zip(asked, padding, found, strict=True):
         alone = reader.read(IDS[: 12 - pad], reader.beside(each).cache(Policy(), 16))
         torch.testing.assert_close(row, alone, atol=1e-4, rtol=1e-4)
-
-
-def test_many_answers_at_once_are_an_adapter_s(tmp_path):
-    both = tuned("llama", saved("llama", tmp_path))
-    merged = PeftModel.from_pretrained(tiny_model("llama"), str(tmp_path)).merge_and_unload(safe_merge=True).eval()
-    requests = [Request(IDS[:n], 12) for n in (5, 9, 14)]
-    found = dict(write(both.model, requests, [2], 40, lora=both.lora))
-    assert {index: each.tokens for index, each in found.items()} == {
-        index: each.tokens for index, each in write(merged, requests, [2], 40)
-    }
-    assert {index: each.tokens for index, each in write(both.model, requests, [2], 40)} != {
-        index: each.tokens for index, each in found.items()
-    }
 
 
 def test_a_copy_of_a_cache_is_the_same_adapter_s(tmp_path):

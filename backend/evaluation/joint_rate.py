@@ -35,7 +35,7 @@ from backend.evaluation.files import RESULTS
 from backend.evaluation.longform import repetition
 from backend.evaluation.machine import provenance
 from backend.evaluation.quality import similarity
-from backend.evaluation.side_by_side import side_by_side
+from backend.inference.side_by_side import side_by_side
 from backend.models import Loaded
 from backend.prompt import end_ids, token_ids
 from backend.refused import Refused

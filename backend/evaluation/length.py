@@ -6,7 +6,7 @@
 
 Writes assets/results/length/<method>.json, or <method>_landing.json; with --ranges it measures these alone and keeps
 what the file holds of the others. The questions are the lab's own; FOLDER adds abstracts (scitldr_test.jsonl) and
-articles (hellobench_ht.jsonl). Greedy decoding, one answer after another, as a person's are written.
+articles (hellobench_ht.jsonl). Greedy decoding, as a person's are written.
 """
 
 from __future__ import annotations
@@ -26,20 +26,19 @@ from transformers import PreTrainedTokenizerBase
 
 from backend import adapters, jsonlines
 from backend.adapters import Adapter
-from backend.batch import Request, write
 from backend.engine import Control, Lab
 from backend.evaluation import scores
 from backend.evaluation.answers import SUMMARIES, Answer
 from backend.evaluation.longform import repetition
 from backend.evaluation.machine import provenance
 from backend.evaluation.quality import bert_score, distinct, perplexity, rouge
+from backend.inference.side_by_side import side_by_side
 from backend.models import Loaded, Models
-from backend.prompt import end_ids, token_ids
+from backend.prompt import token_ids
 from backend.refused import Refused
 from backend.sentences import final
 from backend.settings import LIMIT_METHODS, SIGNAL_METHODS, UNSTEERED, Method, RunSettings, Unit, Watch
-from backend.signals import SignalSettings
-from backend.signals.units import in_tokens, length
+from backend.signals.units import length
 from backend.steps import Finish, Step
 from backend.training.data import QUESTIONS, SUMMARISE
 
@@ -125,30 +124,12 @@ def range_of(answer: Answer) -> str:
 
 
 def answers(
-    loaded: Loaded, method: Method, asked: Sequence[Case], signal: SignalSettings | None, report: Callable[[str], None]
-) -> Iterator[Written]:
-    """Ask for all cases at once; yields the answers as they end. Without a method all targets share one answer."""
-    alike: dict[Any, list[Case]] = {}
-    # The longest first, so that the slots are full until the end.
-    for case in sorted(asked, key=lambda case: -case.target):
-        alike.setdefault(case.text if method == "none" else case, []).append(case)
-    groups = list(alike.values())
-    requests = [_request(loaded, method, cases[0]) for cases in groups]
-    room = MOST + max(len(request.ids) for request in requests)
-    responses = write(loaded.model, requests, end_ids(loaded), room, signal, lora=loaded.lora)
-    for done, (place, response) in enumerate(responses, 1):
-        if done % 50 == 0:
-            report(f"{done} of {len(requests)} answers")
-        for case in groups[place]:
-            yield _written(case, response.tokens, response.ended, loaded.tokenizer)
-
-
-def streamed(
     lab: Lab, model: str, method: Method, asked: Sequence[Case], landing: int, report: Callable[[str], None]
 ) -> Iterator[Written]:
-    """Ask for the cases one by one, as a person would: for what acts on single runs."""
+    """Ask for the cases as a person would, in their order, some at a time."""
     tokenizer = lab.models.load(model).tokenizer
-    for done, case in enumerate(asked, 1):
+
+    def written(case: Case) -> Written:
         settings = _settings(method, case, model=model, landing=landing, watch=Watch(enabled=False))
         control, tokens, ended = Control(), [], False
         for event in lab.stream(settings, control):
@@ -160,9 +141,12 @@ def streamed(
             tokens.append(event.token)
             if event.index == CHANGE_AT and case.changed_from is not None:
                 control.retarget(case.target)
+        return _written(case, tokens, ended, tokenizer)
+
+    for done, one in enumerate(side_by_side(written, asked), 1):
         if done % 50 == 0:
             report(f"{done} of {len(asked)} answers")
-        yield _written(case, tokens, ended, tokenizer)
+        yield one
 
 
 def _written(case: Case, tokens: list[int], ended: bool, tokenizer: PreTrainedTokenizerBase) -> Written:
@@ -298,18 +282,6 @@ def _settings(method: Method, case: Case, **more: Any) -> RunSettings:
     )
 
 
-def _request(loaded: Loaded, method: Method, case: Case) -> Request:
-    settings = _settings(method, case)
-    return Request(token_ids(settings, loaded.tokenizer), settings.max_new_tokens, _goal(loaded.tokenizer, case))
-
-
-def _goal(tokenizer: PreTrainedTokenizerBase, case: Case) -> Callable[[list[int]], int]:
-    if case.unit != "tokens":
-        return lambda tokens: in_tokens(case.target, case.unit, tokenizer.decode(tokens), len(tokens))
-    old, new = case.changed_from or case.target, case.target
-    return lambda tokens: old if len(tokens) < CHANGE_AT else new
-
-
 def evaluate(
     models: Models,
     model: str,
@@ -341,7 +313,7 @@ def evaluate(
         raise Refused(f"{method} heeds no target of that kind: give other --ranges")
     made = {"method": method, "model": model, "landing": landing, "adapter": adapter.sha256 if adapter else None}
     result = provenance(seed=0) | made
-    written = list(streamed(Lab(models, adapter), model, method, asked, landing, report))
+    written = list(answers(Lab(models, adapter), model, method, asked, landing, report))
     if before is None or any(before.get(name) != value for name, value in made.items()):
         before = {}
     new = [w.answer for w in written]

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from backend import adapters, jsonlines
-from backend.batch import Response
 from backend.engine import Lab
 from backend.evaluation.files import counted
 from backend.evaluation.lengthening import Answer, summary
 from backend.evaluation.machine import provenance
 from backend.evaluation.quality import distinct, perplexity, similarity
+from backend.inference.responses import Response
 from backend.prompt import token_ids
 from backend.refused import Refused
 from backend.settings import RunSettings, Watch

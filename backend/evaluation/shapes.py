@@ -18,6 +18,7 @@ import numpy as np
 
 from backend import jsonlines
 from backend.adapters import Adapter
+from backend.engine import Lab
 from backend.evaluation import length
 from backend.evaluation.files import counted
 from backend.evaluation.machine import provenance
@@ -77,8 +78,7 @@ def _found(models: Models, model: str, adapter: Path, prompts: int, report: Call
     """Bytes of an adapter's weights, its last losses in nats, and errors in tokens where targets are near."""
     log = jsonlines.read(adapter / LOG)[-LAST:]
     asked = [case for case in length.cases(length.prompts(prompts), ("range",)) if case.target <= NEAR]
-    loaded, settings = models.load(model, "bf16", adapter), Adapter.load(adapter).settings
-    written = length.answers(loaded, "ldpe", asked, settings, report)
+    written = length.answers(Lab(models, Adapter.load(adapter)), model, "ldpe", asked, 0, report)
     errors = [abs(one.answer.count - one.answer.target) for one in written]
     return {
         "asked": len(asked),

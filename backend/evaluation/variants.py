@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,19 +20,21 @@ import numpy as np
 
 from backend import adapters
 from backend.adapters import Adapter
-from backend.batch import Request, write
+from backend.engine import Lab
 from backend.evaluation.files import RESULTS, keep, writable
 from backend.evaluation.machine import provenance
+from backend.inference.side_by_side import side_by_side
 from backend.models import Loaded, Models, allowed
 from backend.precision import precision
 from backend.prompt import token_ids
-from backend.settings import Method, RunSettings
+from backend.refused import Refused
+from backend.settings import Method, RunSettings, Watch
 from backend.signals import prompt_norms
 from backend.signals.scale import constant
 from backend.splits import prompts
+from backend.steps import Finish
 from backend.training.budget import budgets
 from backend.training.data import corpus, samples
-from backend.training.ends import all_ends
 from backend.training.settings import TrainSettings
 from backend.training.train import train
 
@@ -58,19 +60,24 @@ def ratio(loaded: Loaded, asked: Sequence[str]) -> dict[str, float]:
     return {"mean": float(found.mean()), "least": float(found.min()), "most": float(found.max())}
 
 
-def lengths(loaded: Loaded, adapter: Adapter, asked: Sequence[str]) -> np.ndarray:
+def lengths(models: Models, model: str, adapter: Adapter, asked: Sequence[str]) -> np.ndarray:
     """Tokens of the answers [prompts, TARGETS] of a model with an adapter, greedy; CAP + 1 where the cap cut one."""
-    ids = [token_ids(RunSettings(prompt=text), loaded.tokenizer) for text in asked]
-    requests = [Request(each, CAP, _always(target)) for each in ids for target in TARGETS]
-    room = CAP + max(map(len, ids))
-    found = np.zeros(len(requests), int)
-    for index, response in write(loaded.model, requests, all_ends(loaded), room, adapter.settings, lora=loaded.lora):
-        found[index] = len(response.tokens) if response.ended else CAP + 1
-    return found.reshape(len(ids), len(TARGETS))
+    lab = Lab(models, adapter)
 
+    def tokens(case: tuple[str, int]) -> int:
+        prompt, target = case
+        settings = RunSettings(
+            prompt=prompt, method=adapter.method, target=target, limit=target, max_new_tokens=CAP, model=model,
+            precision=precision(), watch=Watch(enabled=False),
+        )  # fmt: skip
+        *_, finish = lab.stream(settings)
+        assert isinstance(finish, Finish)
+        if finish.reason == "error":
+            raise Refused(finish.message)
+        return finish.tokens if finish.reason == "eos" else CAP + 1
 
-def _always(target: int) -> Callable[[list[int]], int]:
-    return lambda _: target
+    cases = [(prompt, target) for prompt in asked for target in TARGETS]
+    return np.array([*side_by_side(tokens, cases)]).reshape(len(asked), len(TARGETS))
 
 
 def told(pair: str, found: np.ndarray) -> dict[str, np.ndarray]:
@@ -98,10 +105,10 @@ def measure(
     start: adapter that Max New Tokens++ goes on from.
     """
 
-    def fresh(adapter: Path | None = None) -> Loaded:
-        return Models(allowed(more=[model])).load(model, precision(), adapter)
+    def fresh() -> Models:
+        return Models(allowed(more=[model]))
 
-    loaded = fresh()
+    loaded = fresh().load(model, precision())
     given = samples(corpus(files), loaded.tokenizer, COMMON["longest_prompt"], COMMON["longest"])
     result: dict[str, Any] = {"prompts": len(asked), "targets": TARGETS, "cap": CAP}
     result["table_over_sequence"] = ratio(loaded, asked)
@@ -111,8 +118,8 @@ def measure(
             with tempfile.TemporaryDirectory() as scratch:
                 before = start if pair == "shift" else None
                 settings = TrainSettings(method, model, count, seed=seed, start=before, **{**COMMON, **changes})
-                adapter = train(fresh(), given, settings, Path(scratch) / name)
-                each.append(told(pair, lengths(fresh(adapter.path), adapter, asked)))
+                adapter = train(fresh().load(model, precision()), given, settings, Path(scratch) / name)
+                each.append(told(pair, lengths(fresh(), model, adapter, asked)))
                 rows[name] = {"settings": asdict(settings), "budget": asdict(budgets(adapter.path)[0])}
             rows[name] |= _means(each[-1])
         own, papers = each

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,16 @@ import torch
 from torch import Tensor
 
 from backend import jsonlines
-from backend.batch import Request, Response, Sampling, write
 from backend.evaluation.files import keep, resumed
 from backend.evaluation.longform import repetition
 from backend.evaluation.machine import provenance
+from backend.inference.responses import Response, respond
+from backend.inference.side_by_side import side_by_side
 from backend.models import Loaded
 from backend.refused import Refused
+from backend.runner import runner
 from backend.sentences import sentence_lengths
+from backend.settings import RunSettings
 from backend.training.data import prompt_ids
 from backend.training.ends import all_ends
 
@@ -34,8 +37,11 @@ HINTS = ("", "Answer in one short sentence.", "Answer in two or three sentences.
 REPEATED = 0.2
 LONGEST_PROMPT = 400
 LONGEST_QUESTION = 120
-SHARD = 192
-SAMPLING = Sampling(0.7, top_p=0.9)
+SHARD, ROWS = 192, 48
+# Between the random numbers of one seed and of the next.
+SPREAD = 1_000_003
+SAMPLING: dict[str, Any] = {"temperature": 0.7, "top_k": 50, "top_p": 0.9}
+FREELY: dict[str, Any] = {"temperature": 1.0, "top_k": 50, "top_p": 0.95}
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,7 @@ def distill(
     jobs = [(*question, hints[(i + turn) % len(hints)]) for turn in range(turns) for i, question in enumerate(asked)]
     settings = {
         "model": loaded.capabilities.model, "asked": len(jobs), "hints": list(hints), "turns": turns, "seed": seed,
-        "longest": longest, "questions": questions, "sampling": asdict(SAMPLING),
+        "longest": longest, "questions": questions, "sampling": SAMPLING,
     }  # fmt: skip
     manifest = out.with_suffix(".manifest.json")
     resumed(manifest, lambda before: _same(before, settings))
@@ -80,20 +86,30 @@ def distill(
     done = _done(out)
     while done < len(jobs):
         shard = jobs[done : done + SHARD]
-        requests = [Request(_ids(loaded, f"{text}\n\n{hint}".strip()), longest) for _, text, hint in shard]
-        room = longest + max(len(request.ids) for request in requests)
-        sampling = replace(SAMPLING, seed=seed + done + 1)
-        kept = []
-        for index, response in write(loaded.model, requests, all_ends(loaded), room, sampling=sampling):
-            source, text, _ = shard[index]
-            if pair := _pair(loaded, source, text, response):
-                kept.append(pair)
+        asked_ids = [_ids(loaded, f"{text}\n\n{hint}".strip()) for _, text, hint in shard]
+        responses = _responses(loaded, asked_ids, longest, SAMPLING, SPREAD * seed + done)
+        pairs = [_pair(loaded, *case[:2], response) for case, response in zip(shard, responses, strict=True)]
+        kept = [pair for pair in pairs if pair]
         done += len(shard)
         jsonlines.append(out, [asdict(pair) for pair in kept] + [{"done": done}])
         report(f"{done} of {len(jobs)} asked, {len(kept)} of the last {len(shard)} kept")
-    pairs = sum("done" not in row for row in jsonlines.read(out))
-    keep(manifest, provenance(seed) | settings | {"pairs": pairs})
-    return pairs
+    count = sum("done" not in row for row in jsonlines.read(out))
+    keep(manifest, provenance(seed) | settings | {"pairs": count})
+    return count
+
+
+def _responses(
+    loaded: Loaded, asked: Sequence[Tensor], longest: int, sampling: Mapping[str, Any], seed: int
+) -> list[Response]:
+    """One to each of these ids, of its own seed: `seed` and its place."""
+    model, ends = runner(loaded), all_ends(loaded)
+
+    def response(case: tuple[int, Tensor]) -> Response:
+        place, ids = case
+        settings = RunSettings(prompt="-", max_new_tokens=longest, seed=(seed + place) % 2**32, **sampling)
+        return respond(model, ids, settings, ends)
+
+    return list(side_by_side(response, enumerate(asked), ROWS))
 
 
 def _same(before: dict[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -124,12 +140,10 @@ def _sampled(loaded: Loaded, file: Path, count: int, seed: int) -> list[tuple[st
     found = jsonlines.read(file) if file.exists() else []
     shard = 0
     while len(found) < count:
-        requests = [Request(_empty_turn(loaded), LONGEST_QUESTION)] * SHARD
-        sampling = Sampling(1.0, top_p=0.95, seed=seed + 1_000_000 + len(found) + shard)
-        room = LONGEST_QUESTION + len(requests[0].ids)
+        turn, first = [_empty_turn(loaded)] * SHARD, SPREAD * seed + 2**31 + SHARD * (len(found) + shard)
         new = [
             loaded.tokenizer.decode(response.tokens).strip()
-            for _, response in write(loaded.model, requests, all_ends(loaded), room, sampling=sampling)
+            for response in _responses(loaded, turn, LONGEST_QUESTION, FREELY, first)
             if response.ended and len(response.tokens) >= 5
         ]
         jsonlines.append(file, new)

@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
@@ -57,6 +57,27 @@ def batches(events: Iterable[Event], period: float = PERIOD) -> Iterator[list[Ev
         if not done:
             handling = time.monotonic() - started
             time.sleep(max(0.0, max(period, min(SLOWEST, handling / SHARE)) - handling))
+
+
+def merged(streams: Sequence[Iterable[Event]]) -> Iterator[tuple[int, Event]]:
+    """What several streams bring, each with its number, as it comes. An error of one is raised here; the others read
+    on until they end."""
+    arrived: SimpleQueue[Any] = SimpleQueue()
+
+    def tagged(number: int) -> Callable[[Any], None]:
+        return lambda item: arrived.put((number, item))
+
+    for number, events in enumerate(streams):
+        threading.Thread(target=_read, args=(events, tagged(number)), daemon=True, name=THREAD).start()
+    reading = len(streams)
+    while reading:
+        number, item = arrived.get()
+        if item is _END:
+            reading -= 1
+        elif isinstance(item, BaseException):
+            raise item
+        else:
+            yield number, item
 
 
 def _read(events: Iterable[Any], put: Callable[[Any], None]) -> None:

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from app import charts, live, text
 from app.charts import Past
 from app.frames import Frame
-from app.runs import PERIOD, Run, batches
+from app.runs import PERIOD, Run, batches, merged
 from app.series import Series
 from app.share import explain
 from backend.capabilities import Capabilities
@@ -189,6 +189,17 @@ def follow(
             view.knows(lab.capabilities(settings.model, settings.precision))
         view.add(events)
         yield view
+
+
+def follow_all(lab: Any, settings: Sequence[RunSettings], run: Run, period: float = PERIOD) -> Iterator[list[View]]:
+    """Runs all the settings at once, as `follow` does one; yields the same views."""
+    views = [View(each) for each in settings]
+    for events in batches(merged([lab.stream(each, run.control) for each in settings]), period):
+        for number, view in enumerate(views):
+            if view.training_length is None:
+                view.knows(lab.capabilities(view.series.settings.model, view.series.settings.precision))
+            view.add(event for of, event in events if of == number)
+        yield views
 
 
 def sentence(error: Exception) -> str:

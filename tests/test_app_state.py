@@ -22,7 +22,7 @@ from starlette.testclient import TestClient
 from app import controls, model, page, plans, presets, view
 from app.api import endpoint
 from app.frames import PATH, Frame, Stream, Streams
-from app.runs import SHARE, SLOWEST, Runs, batches
+from app.runs import SHARE, SLOWEST, Runs, batches, merged
 from app.share import explain, flat, from_query
 from app.tabs import compare
 from app.tabs.long_context import BUILT_IN, MAX_BYTES, built_in, text_of
@@ -144,6 +144,20 @@ def test_batches_lose_nothing_keep_the_order_and_gather_while_the_page_is_busy(m
     seen = list(batches(events()))
     assert [item for batch in seen for item in batch] == list(range(200))
     assert len(seen) <= 2
+
+
+def test_several_streams_are_read_at_once_and_an_error_of_one_is_raised():
+    met = threading.Barrier(2)
+
+    def waiting(*items: str):
+        met.wait(60)
+        yield from items
+
+    found = list(merged([waiting("a", "b"), waiting("c")]))
+    assert sorted(found) == [(0, "a"), (0, "b"), (1, "c")] and found.index((0, "a")) < found.index((0, "b"))
+    with pytest.raises(ZeroDivisionError):
+        list(merged([iter(["a"]), (1 // 0 for _ in "x")]))
+    assert list(merged([])) == []
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The Compare tab: one prompt and seed under two to four settings, one after the other, on shared axes."""
+"""The Compare tab: one prompt and seed under two to four settings, written at once, on shared axes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from app.overlays import Named
 from app.runs import Run, Runs
 from app.share import settings_of
 from app.tabs.generate import Adapters
-from app.view import ended_words, ending, follow, sentence
+from app.view import ended_words, ending, follow_all, sentence
 from backend.capabilities import Capabilities
 from backend.engine import Control
 from backend.refused import Refused
@@ -96,7 +96,7 @@ def build(lab: Any, runs: Runs, adapters: Adapters, opens: Callable[..., Any]) -
         with gr.Row(elem_classes=["ll-buttons"]):
             go = gr.Button("Compare", variant="primary", elem_classes=["ll-go"], elem_id="c-go", min_width=110)
             stop = gr.Button("Stop", elem_classes=["ll-stop"], elem_id="c-stop", min_width=70, interactive=False)
-    live.figures("compare", (("setting", "Setting"), ("tokens", "Tokens"), ("speed", "Tokens/s")))
+    live.figures("compare", (("setting", "Writing"), ("tokens", "Tokens"), ("speed", "Tokens/s")))
     queue = gr.HTML("", apply_default_css=False, elem_classes=["ll", "ll-queue"])
     with gr.Row(elem_classes=["ll-slots"]):
         slots, columns = [], []
@@ -221,34 +221,42 @@ def _kept(method: Method, name: str, choices: Sequence[tuple[str, str]]) -> list
 
 
 def _frames(lab: Any, chosen: Sequence[RunSettings], run: Run) -> Iterator[Frame]:
-    """The four texts, the charts and what is going on, until all settings ran or a stop."""
-    named: list[Named] = []
+    """The texts, the charts and what is going on, until all settings ran or a stop."""
     texts: dict[str, tuple[Any, ...]] = dict.fromkeys((f"text-c-{name.lower()}" for name in NAMES), ())
     frames = count(1)
-    for i, settings in enumerate(chosen):
-        name = list(texts)[i]
-        for view in follow(lab, settings, run, period=PERIOD):
-            if len(named) == i:
-                named.append(Named(NAMES[i], describe(settings), view.series))
-            texts[name] = text.pieces(view.series, texts[name])
-            parts = _drawn(named, next(frames), view.training_length)
-            yield Frame(parts | {"compare": live.fill(**_figures(named, len(chosen)))}, dict(texts), running=True)
-        if run.control.stopped:
-            return
+    for views in follow_all(lab, chosen, run, period=PERIOD):
+        named = [
+            Named(name, describe(settings), view.series)
+            for name, settings, view in zip(NAMES, chosen, views, strict=False)
+        ]
+        for name, one in zip(texts, named, strict=False):
+            texts[name] = text.pieces(one.series, texts[name])
+        begun = [one for one in named if len(one.series)]
+        parts = _drawn(begun, next(frames), views[0].training_length) if begun else {}
+        yield Frame(parts | {"compare": live.fill(**_figures(named))}, dict(texts), running=True)
 
 
-def _figures(named: Sequence[Named], settings: int) -> dict[str, Any]:
-    name, words, series = named[-1]
-    ended = series.finish is not None
+def _figures(named: Sequence[Named]) -> dict[str, Any]:
+    """The strip above the texts: all settings together."""
+    writing = [one.name for one in named if one.series.finish is None]
+    ended = [(one, one.series.finish) for one in named if one.series.finish]
+    speed = sum(one.series.speed or 0 for one in named if one.series.finish is None)
+    done = [1 if one.series.finish else len(one.series) / one.series.settings.max_new_tokens for one in named]
+    states = {ending(finish) for _, finish in ended}
     return {
-        "setting": name,
-        "tokens": f"{len(series):,}",
-        "speed": f"{series.speed:.0f}" if series.speed else "–",
-        "progress": (len(named) - 1 + (1 if ended else len(series) / series.settings.max_new_tokens)) / settings,
-        "state": ending(series.finish) if series.finish else "busy",
-        "message": f"Setting {name} of {NAMES[settings - 1]}, {words}"
-        + (f": {ended_words(series.finish, series.settings)}" if series.finish else ""),
+        "setting": ", ".join(writing) or "–",
+        "tokens": f"{sum(len(one.series) for one in named):,}",
+        "speed": f"{speed:.0f}" if speed else "–",
+        "progress": sum(done) / len(done),
+        "state": "busy" if writing else "bad" if "bad" in states else "good",
+        "message": " ".join(
+            f"{one.name}, {one.words}: {_lowered(ended_words(finish, one.series.settings))}" for one, finish in ended
+        ),
     }
+
+
+def _lowered(words: str) -> str:
+    return words[:1].lower() + words[1:]
 
 
 def _drawn(named: Sequence[Named], frame: int, training_length: int | None) -> dict[str, str]:

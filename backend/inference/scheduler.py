@@ -23,8 +23,9 @@ from backend.signals import SignalContext
 
 # Runs that write at a time; the others wait in turn. Tokens of prompts that a step reads, but for a longer chunk.
 MOST, PROMPTS = 48, 512
-# Seconds within which a loop without work sees that the interpreter ends.
-LOOK = 1.0
+# Seconds within which a loop without work sees that the interpreter ends, and for which a step waits for those who
+# take an event and come back, so that runs keep step.
+LOOK, GRACE = 1.0, 0.005
 
 
 class Read(NamedTuple):
@@ -68,10 +69,12 @@ class Reader(Protocol):
 
 @dataclass(eq=False)
 class _Row:
-    """A run under way. reads: what it waits for, several: whether it asked for a list. asked: somebody waits for its
-    next event. left: nobody will again. chunks: read so far."""
+    """A run under way. changed: told of its events. reads: what it waits for, several: whether it asked for a list.
+    asked: somebody waits for its next event. left: nobody will again. slow: a step did not wait for it. chunks: read
+    so far."""
 
     run: Asks
+    changed: threading.Condition
     reads: list[Read] = field(default_factory=list)
     several: bool = False
     events: deque[Any] = field(default_factory=deque)
@@ -79,7 +82,13 @@ class _Row:
     asked: bool = False
     left: bool = False
     ended: bool = False
+    slow: bool = False
     chunks: int = 0
+
+    @property
+    def due(self) -> bool:
+        """Whether its next event is asked for."""
+        return self.asked and not self.events
 
     @property
     def prompt(self) -> Read | None:
@@ -111,7 +120,8 @@ class Scheduler:
 
     def __init__(self, reader: Reader, most: int = MOST):
         self.reader, self.most = reader, most
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._rows: list[_Row] = []
         self._thread: threading.Thread | None = None
 
@@ -120,7 +130,7 @@ class Scheduler:
 
         Closing the iterator ends the run before its next read.
         """
-        row = _Row(run)
+        row = _Row(run, threading.Condition(self._lock))
         self._join(row)
         try:
             while (event := self._next(row)) is not None:
@@ -128,7 +138,7 @@ class Scheduler:
         finally:
             with self._changed:
                 row.left = True
-                self._changed.notify_all()
+                self._changed.notify()
         if row.error is not None:
             raise row.error
 
@@ -144,8 +154,8 @@ class Scheduler:
         """The run's next event; None when it has ended."""
         with self._changed:
             row.asked = True
-            self._changed.notify_all()
-            self._changed.wait_for(lambda: row.events or row.ended)
+            self._changed.notify()
+            row.changed.wait_for(lambda: row.events or row.ended)
             row.asked = False
             return row.events.popleft() if row.events else None
 
@@ -163,10 +173,16 @@ class Scheduler:
                 if not self._rows or not threading.main_thread().is_alive():
                     self._thread = None
                     return None
-                due = [row for row in self._rows[: self.most] if row.asked and not row.events]
-                if due:
+                if due := self._in_step(self._rows[: self.most]):
                     return due
                 self._changed.wait(LOOK)
+
+    def _in_step(self, rows: Sequence[_Row]) -> list[_Row]:
+        """Those of the rows that are due, once all have come back who did so last time, or GRACE is over."""
+        self._changed.wait_for(lambda: all(row.due or row.ended or row.left or row.slow for row in rows), GRACE)
+        for row in rows:
+            row.slow = not row.due
+        return [row for row in rows if row.due]
 
     def _step(self, rows: Sequence[_Row]) -> None:
         for row in rows:
@@ -203,5 +219,5 @@ class Scheduler:
     def _told(self, row: _Row, answers: Sequence[Tensor | Exception] = ()) -> None:
         row.advance(answers)
         if row.events or row.ended:
-            with self._changed:
-                self._changed.notify_all()
+            with row.changed:
+                row.changed.notify()

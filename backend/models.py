@@ -1,10 +1,12 @@
 """Models by name: which are allowed, how they are loaded, and the few that stay in memory."""
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
 import logging
 import os
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
@@ -126,8 +128,6 @@ class Models:
             if not out_of_memory(error):
                 raise
         self._make_room(0)
-        gc.collect()
-        torch.cuda.empty_cache()
         try:
             return _load(*key, lambda: self._make_room(0))
         except Exception as error:
@@ -150,8 +150,19 @@ class Models:
     def _make_room(self, kept: int) -> None:
         with self._guard:
             held = [key for key, slot in self._slots.items() if slot.loaded is not None]
-            for key in held[: max(0, len(held) - kept)]:
+            spare = held[: max(0, len(held) - kept)]
+            for key in spare:
                 del self._slots[key]
+        if spare:
+            _return_memory()
+
+
+def _return_memory() -> None:
+    """Gives the memory of what was let go of back to the system, of which allocators keep much."""
+    gc.collect()
+    torch.cuda.empty_cache()
+    if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):
+        trim(0)
 
 
 def out_of_memory(error: BaseException) -> bool:

@@ -2,7 +2,9 @@
 from __future__ import annotations
 
 import json
+import resource
 import socket
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -384,3 +386,15 @@ def test_other_models_go_where_memory_is_short(tiny_folder, monkeypatch: pytest.
     room.clear()
     with pytest.raises(ModelError, match="needs more memory than is free: choose 4bit"):
         shared.load(a, "fp32")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory that is held is read from /proc")
+def test_a_model_that_is_let_go_of_gives_its_memory_back():
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+    models = Models(kept=1)
+    models.load("embedded", "fp32")
+    held = resident()
+    models.load("embedded", "bf16")
+    assert resident() < held - 150e6

@@ -75,18 +75,18 @@ def endpoint(
         given = {name: value for name, value in locals().items() if name in RunSettings.model_fields}
         try:
             settings = RunSettings(**given, watch=Watch(enabled=probes, layer=layer, head=head, every=every))
-            told: list[dict[str, Any]] = []
+            steps: list[dict[str, Any]] = []
             with runs.started(request.session_hash, Control(), "api", beside=True) as run:
                 for view in follow(lab, settings, run):
                     if unread(request.session_hash) and not view.ended:
                         continue
-                    new = [_fields(step, probes) for step in view.trace.steps[len(told) :]]
-                    told += new
+                    new = [_fields(step, probes) for step in view.trace.steps[len(steps) :]]
+                    steps += new
                     text = view.series.answer
                     if not view.ended:
                         yield {"text": text, "finish": None, "steps": new}
                 finish = asdict(view.series.finish) if view.series.finish else None
-                yield {"text": text, "finish": finish, "steps": told}
+                yield {"text": text, "finish": finish, "steps": steps}
         except Exception as error:
             raise gr.Error(sentence(error), print_exception=False) from error
 
@@ -98,11 +98,11 @@ def described(generate: Callable[..., Any]) -> str:
     parameters = inspect.signature(generate).parameters
     watched = Watch.model_json_schema()["properties"]
     fields = RunSettings.model_json_schema()["properties"] | watched | {"probes": watched["enabled"]}
-    told = [_told(name, fields[name]) for name in parameters if name in fields]
-    return "\n".join([" ".join((inspect.getdoc(generate) or "").split()), "", *told])
+    lines = [_line(name, fields[name]) for name in parameters if name in fields]
+    return "\n".join([" ".join((inspect.getdoc(generate) or "").split()), "", *lines])
 
 
-def _told(name: str, schema: dict[str, Any]) -> str:
+def _line(name: str, schema: dict[str, Any]) -> str:
     """A parameter in a line; schema: its JSON schema."""
     bounds = schema | next((part for part in schema.get("anyOf", ()) if "minimum" in part), {})
     words = [schema["description"]] if "description" in schema else []

@@ -692,7 +692,7 @@ def _policy_words(settings: RunSettings, policy: Policy, tokens: int, seen: int)
             "none": "Distances are left as they are"
             + (f" up to the cap of {policy.limit:,.0f}" if math.isfinite(policy.limit) else ""),
             "naive": f"Every distance is divided by {policy.ratio:g}",
-            "dynamic": f"The middle is squeezed by {policy.ratio:g}, "
+            "dynamic": f"The middle is compressed by {policy.ratio:g}, "
             f"the first {policy.initial} and last {policy.recent} tokens are not",
         }[policy.kind]
     view = f"the last of {tokens:,} tokens sees {seen:,} of them"

@@ -20,7 +20,7 @@ from backend.capabilities import LLAMA_SHAPED, head_dim
 from backend.finite import check_finite
 from backend.inference.lora import Lora, attach, beside
 from backend.positions import Policy, Rope
-from backend.positions.policy import NEAR, SQUEEZED
+from backend.positions.policy import COMPRESSED, NEAR
 from backend.refused import Refused
 from backend.signals import SignalSettings, prompt_norms, signal_rows
 
@@ -47,7 +47,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Response:
-    """Tokens written, the end mark not counted, and whether the end mark came before the cap."""
+    """Tokens written, EOS not counted, and whether EOS came before the cap."""
 
     tokens: list[int]
     ended: bool
@@ -91,7 +91,7 @@ def write(
 ) -> Iterator[tuple[int, Response]]:
     """Write all requests; yields (index of the request, response) as they end, not in order.
 
-    room: longest prompt and response together, in tokens. ends: ids of the end mark. signal: shows each request's
+    room: longest prompt and response together, in tokens. ends: ids of EOS. signal: shows each request's
     goal. policy: plain without. lora: of an adapter, for all. ValueError for a model of another shape, a window, a
     request that needs more room, or a prompt that dynamic PIC would compress by itself; FloatingPointError where the
     logits are not finite.
@@ -185,7 +185,7 @@ class _Batch:
         mask = torch.zeros(count, 1, 1, reach, dtype=self.dtype, device=self.device)
         mask.masked_fill_(~seen[:, None, None], -torch.inf)
         phases = self.phases[0][lengths], self.phases[1][lengths]
-        squeezed = self._squeeze(lengths, reach)
+        compressed = self._squeeze(lengths, reach)
 
         def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             keys, values = self.keys[layer], self.values[layer]
@@ -195,10 +195,10 @@ class _Batch:
             values[every, :, lengths] = v.transpose(0, 1)
             keys, values = keys[:count, :, :reach], values[:count, :, :reach]
             near = self._grouped(q, phases, len(k))
-            if squeezed is None:
+            if compressed is None:
                 out = F.scaled_dot_product_attention(near, keys, values, mask.expand(-1, 1, near.shape[2], -1))
             else:
-                far, behind = squeezed
+                far, behind = compressed
                 scores = torch.where(behind, self._grouped(q, far, len(k)) @ keys.mT, near @ keys.mT).float()
                 weights = torch.softmax(scores * self.width**-0.5 + mask, -1).to(self.dtype)
                 out = weights @ values
@@ -220,12 +220,12 @@ class _Batch:
         if len(moved) == 0:
             return None
         slots, leaving = torch.from_numpy(moved), torch.from_numpy(near[moved] - 1)
-        cos, sin = self._phases(self.policy.key_frame(near[moved] - 1, SQUEEZED))
+        cos, sin = self._phases(self.policy.key_frame(near[moved] - 1, COMPRESSED))
         turned = self.rope.rotate(self.raw[:, slots, :, leaving], (cos[:, None, None], sin[:, None, None]))
         self.keys[:, slots, :, leaving] = turned
         # A row that has compressed nothing yet sees all of its keys as near ones.
         behind = np.where(near > self.policy.initial, near, 0)
-        far = self._phases(self.policy.query_frame(lengths.cpu().numpy(), SQUEEZED))
+        far = self._phases(self.policy.query_frame(lengths.cpu().numpy(), COMPRESSED))
         return far, (torch.arange(reach) < torch.from_numpy(behind)[:, None])[:, None, None].to(self.device)
 
     def _phases(self, frames: np.ndarray) -> Phases:

@@ -312,12 +312,12 @@ window.LengthLab = (() => {
       span.classList.add("on");
       const [p, own, spread, remaining, thinking] = facts.get(span) ?? [];
       const shown = span.textContent.replaceAll("\n", "↵").replaceAll(" ", "␣") || "(joins the next token)";
-      const told = [["token", shown], ["probability", `${(100 * p).toPrecision(3)} %`]];
-      if (own != null && own !== p) told.push(["by the model alone", `${(100 * own).toPrecision(3)} %`]);
-      told.push(["entropy", `${Number(spread).toFixed(2)} nats`]);
-      if (thinking) told.push(["before the answer", "thinking"]);
-      if (remaining != null) told.push(["remaining", remaining]);
-      tip.replaceChildren(...told.map(([name, value]) => {
+      const lines = [["token", shown], ["probability", `${(100 * p).toPrecision(3)} %`]];
+      if (own != null && own !== p) lines.push(["by the model alone", `${(100 * own).toPrecision(3)} %`]);
+      lines.push(["entropy", `${Number(spread).toFixed(2)} nats`]);
+      if (thinking) lines.push(["before the answer", "thinking"]);
+      if (remaining != null) lines.push(["remaining", remaining]);
+      tip.replaceChildren(...lines.map(([name, value]) => {
         const line = document.createElement("span");
         line.append(Object.assign(document.createElement("b"), { textContent: value }), ` ${name}`);
         return line;

@@ -101,7 +101,7 @@ def main() -> None:
     options.add_to(parser, "shares", Shares)
     options.add_to(parser, "limits", Limits)
     given = parser.parse_args()
-    # Where it is not told whom to believe, the server believes whatever asks from this machine.
+    # Where nobody is named to believe, the server believes whatever asks from this machine.
     os.environ["FORWARDED_ALLOW_IPS"] = given.forwarded
     limits, share = options.of(Limits, given), given.share == "yes"
     try:

@@ -130,13 +130,13 @@ class Admission(Queue):
         asked = Asked(who.alone(body.session_hash), who.address)
         self._refuse(asked, body.session_hash, self._function(body))
         nameless = body.session_hash is None
-        told = await super().push(body, request, username)
-        if told[0] and (event := self.event_ids_to_events.get(str(told[1]))):
+        pushed = await super().push(body, request, username)
+        if pushed[0] and (event := self.event_ids_to_events.get(str(pushed[1]))):
             self._asked[event] = asked
             self.saw(event.session_hash)
             if nameless:
                 self._nameless.add(event.session_hash)
-        return told
+        return pushed
 
     def _function(self, body: PredictBodyInternal) -> BlockFunction:
         session = self.blocks.state_holder.session_data.get(body.session_hash or "")
@@ -177,7 +177,7 @@ class Admission(Queue):
         return None
 
     def unread(self, session: str | None) -> bool:
-        """Whether what a run told its session lies there still; from any thread."""
+        """Whether a session has updates of a run that it has not read; from any thread."""
         messages = self.pending_messages_per_session.get(session or "")
         waiting = tuple(messages._queue) if messages else ()
         return any(isinstance(each, ProcessGeneratingMessage) for each in waiting)

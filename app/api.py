@@ -16,12 +16,13 @@ from backend.records import StepRecord
 from backend.settings import Method, Pic, Precision, RunSettings, Unit, Watch
 from backend.steps import Step
 
+Unread = Callable[[str | None], bool]
 # What the probes see.
 SEEN = {"entropy", "state", "logits", "reading"}
 
 
 def endpoint(
-    lab: Any, runs: Runs, unread: Callable[[str | None], bool] = lambda session: False
+    lab: Any, runs: Runs, unread: Unread = lambda session: False
 ) -> Callable[..., Iterator[dict[str, Any]]]:
     """The function behind /generate; its parameters are the fields of RunSettings and Watch.
 
@@ -73,24 +74,32 @@ def endpoint(
         window: null is plain attention. Settings that cannot run are refused with a sentence.
         """
         given = {name: value for name, value in locals().items() if name in RunSettings.model_fields}
-        try:
-            settings = RunSettings(**given, watch=Watch(enabled=probes, layer=layer, head=head, every=every))
-            told: list[dict[str, Any]] = []
-            with runs.started(request.session_hash, Control(), "api", beside=True) as run:
-                for view in follow(lab, settings, run):
-                    if unread(request.session_hash) and not view.ended:
-                        continue
-                    new = [_fields(step, probes) for step in view.trace.steps[len(told) :]]
-                    told += new
-                    text = view.series.answer
-                    if not view.ended:
-                        yield {"text": text, "finish": None, "steps": new}
-                finish = asdict(view.series.finish) if view.series.finish else None
-                yield {"text": text, "finish": finish, "steps": told}
-        except Exception as error:
-            raise gr.Error(sentence(error), print_exception=False) from error
+        watch = {"enabled": probes, "layer": layer, "head": head, "every": every}
+        yield from _run(lab, runs, unread, request.session_hash, given, watch)
 
     return generate
+
+
+def _run(
+    lab: Any, runs: Runs, unread: Unread, session: str | None, given: dict[str, Any], probes: dict[str, Any]
+) -> Iterator[dict[str, Any]]:
+    """Updates of a run, the whole result last. given, probes: fields of RunSettings, and of its Watch."""
+    try:
+        settings = RunSettings(**given, watch=Watch(**probes))
+        steps: list[dict[str, Any]] = []
+        with runs.started(session, Control(), "api", beside=True) as run:
+            for view in follow(lab, settings, run):
+                if unread(session) and not view.ended:
+                    continue
+                new = [_fields(step, settings.watch.enabled) for step in view.trace.steps[len(steps) :]]
+                steps += new
+                text = view.series.answer
+                if not view.ended:
+                    yield {"text": text, "finish": None, "steps": new}
+            finish = asdict(view.series.finish) if view.series.finish else None
+            yield {"text": text, "finish": finish, "steps": steps}
+    except Exception as error:
+        raise gr.Error(sentence(error), print_exception=False) from error
 
 
 def described(generate: Callable[..., Any]) -> str:
@@ -98,11 +107,11 @@ def described(generate: Callable[..., Any]) -> str:
     parameters = inspect.signature(generate).parameters
     watched = Watch.model_json_schema()["properties"]
     fields = RunSettings.model_json_schema()["properties"] | watched | {"probes": watched["enabled"]}
-    told = [_told(name, fields[name]) for name in parameters if name in fields]
-    return "\n".join([" ".join((inspect.getdoc(generate) or "").split()), "", *told])
+    lines = [_line(name, fields[name]) for name in parameters if name in fields]
+    return "\n".join([" ".join((inspect.getdoc(generate) or "").split()), "", *lines])
 
 
-def _told(name: str, schema: dict[str, Any]) -> str:
+def _line(name: str, schema: dict[str, Any]) -> str:
     """A parameter in a line; schema: its JSON schema."""
     bounds = schema | next((part for part in schema.get("anyOf", ()) if "minimum" in part), {})
     words = [schema["description"]] if "description" in schema else []

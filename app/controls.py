@@ -147,6 +147,17 @@ def build(prompt: gr.Textbox, choice: ModelChoice, missing: Mapping[Any, str | N
     """Makes the form around `prompt` and `choice` in the current Gradio context. missing: why a length method cannot be
     used, or None where it can."""
     parts: dict[str, Any] = {"prompt": prompt}
+    _length(parts, missing)
+    _position(parts)
+    _window(parts)
+    _sampling(parts)
+    _model(parts, choice)
+    _method_follows(parts)
+    _cap_follows(parts)
+    return Form(parts)
+
+
+def _length(parts: dict[str, Any], missing: Mapping[Any, str | None]) -> None:
     with gr.Column(elem_classes=["ll-panel"]):
         live.heading("Length", "how much it writes")
         parts["method"] = live.choice("method", "Method", method_options(missing), "none")
@@ -180,6 +191,9 @@ def build(prompt: gr.Textbox, choice: ModelChoice, missing: Mapping[Any, str | N
             1, 1000, 200, step=1, label="Limit, in tokens", visible=False, elem_id="limit", **_limit(missing)
         )
         parts["max_new_tokens"] = gr.Slider(1, 4096, 256, step=1, label="Cap on new tokens", elem_id="cap")
+
+
+def _position(parts: dict[str, Any]) -> None:
     with gr.Column(elem_classes=["ll-panel"]):
         live.heading("Position", "how far apart tokens seem")
         parts["pic"] = live.choice("pic", "Compression", pic_options(None), "none")
@@ -195,6 +209,9 @@ def build(prompt: gr.Textbox, choice: ModelChoice, missing: Mapping[Any, str | N
                 value="row_exact",
                 label="Frames of the prompt",
             )
+
+
+def _window(parts: dict[str, Any]) -> None:
     with gr.Column(elem_classes=["ll-panel"]):
         live.heading("Λ window", "how far it sees")
         parts["windowed"] = gr.Checkbox(False, label="Read through a Λ window", elem_id="windowed")
@@ -205,6 +222,9 @@ def build(prompt: gr.Textbox, choice: ModelChoice, missing: Mapping[Any, str | N
                 [("window", "window"), ("off", "off"), ("a number", CUSTOM)], value="window", label="Distance limit"
             )
             parts["limit_number"] = gr.Number(512, label="Limit, where it is a number", precision=0, minimum=1)
+
+
+def _sampling(parts: dict[str, Any]) -> None:
     with gr.Column(elem_classes=["ll-panel"]):
         live.heading("Sampling", "how it chooses")
         parts["temperature"] = gr.Slider(
@@ -227,11 +247,18 @@ def build(prompt: gr.Textbox, choice: ModelChoice, missing: Mapping[Any, str | N
                 info="else <|im_end|> in a prompt is text",
                 elem_id="special_tokens",
             )
+
+
+def _model(parts: dict[str, Any], choice: ModelChoice) -> None:
     with gr.Column(elem_classes=["ll-panel", "adv"]):
         live.heading("Model and probes", "what runs, and what is watched")
         every = gr.Number(4, label="Every n tokens", precision=0, minimum=1, maximum=1000, min_width=80, render=False)
         choice.render(every)
     parts |= {**choice.parts, "every": every}
+
+
+def _method_follows(parts: Mapping[str, Any]) -> None:
+    """Shows what the method aims at, and gives the positions that it was trained with."""
     aims = [parts[name] for name in ("target", "unit", "landing", "limit")]
     parts["method"].change(_aims, [parts["method"]], aims, queue=False, **QUIET)
     given = [parts[name] for name in ("pic", "ratio", "initial", "recent")]
@@ -242,8 +269,6 @@ def build(prompt: gr.Textbox, choice: ModelChoice, missing: Mapping[Any, str | N
         concurrency_limit=None,
         **QUIET,
     )
-    _cap_follows(parts)
-    return Form(parts)
 
 
 def _cap_follows(parts: Mapping[str, Any]) -> None:

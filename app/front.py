@@ -59,14 +59,14 @@ class Front:
                 await self.app(scope, _again(bytes(body), receive), send)
 
     def _telling(self, send: Send) -> Send:
-        async def told(message: Message) -> None:
+        async def answering(message: Message) -> None:
             if message["type"] == "http.response.start":
                 answer = MutableHeaders(scope=message)
                 for name, value in self.sites.headers.items():
                     answer[name] = value
             await send(message)
 
-        return told
+        return answering
 
 
 def standing(sites: Sites, limits: Limits) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:

@@ -1,4 +1,4 @@
-"""The page's own components: each is one gr.HTML with a template that never changes, alive through static/charts.js.
+"""The page's own components: each is one gr.HTML with a template that never changes, alive through static/page/.
 
 `gr.Plot` builds its chart anew at each change. Here the template holds no `${value}`, so Gradio leaves the DOM alone
 when the value changes; the script watches the value and updates what it made once.
@@ -26,11 +26,20 @@ from starlette.routing import Route
 from app.charts import PALETTES
 from app.frames import Frame
 
+PLOTLY = Path(str(files("plotly") / "package_data" / "plotly.min.js"))
 STATIC = Path(__file__).parent / "static"
-SCRIPTS = {
-    "plotly.js": Path(str(files("plotly") / "package_data" / "plotly.min.js")),
-    "charts.js": STATIC / "charts.js",
-}
+PAGE = STATIC / "page"
+# In this order: a part may use at once what those before it define.
+PARTS = (
+    "loading", "palette", "stream", "drawing", "chart", "response", "clipboard", "figures", "choice", "waiting", "base",
+    "theme", "address",
+)
+# What the components and the page's events call.
+NAMES = (
+    "chart", "stream", "deliver", "response", "figures", "answers", "choice", "inRange", "waits", "gone", "refused",
+    "setTheme", "keptTheme", "share", "veil",
+)
+SCRIPTS = ("plotly.js", "charts.js")
 HEAD = "".join(f'<script src="lab/{name}"></script>' for name in SCRIPTS)
 
 
@@ -155,7 +164,16 @@ def _html(
 
 @cache
 def _packed(name: str) -> bytes:
-    return gzip.compress(SCRIPTS[name].read_bytes(), 6)
+    return gzip.compress(PLOTLY.read_bytes() if name == "plotly.js" else _page().encode(), 6)
+
+
+def _page() -> str:
+    """The parts as one script: several would come in any order, and Gradio runs the components when it likes.
+
+    A component's function is given the element of one gr.HTML, and `watch` by which values arrive.
+    """
+    parts = "\n".join((PAGE / f"{part}.js").read_text("utf-8") for part in PARTS)
+    return f'window.LengthLab = (() => {{\n"use strict";\n{parts}\nreturn {{ {", ".join(NAMES)} }};\n}})();\n'
 
 
 async def _script(request: Request) -> Response:

@@ -42,7 +42,7 @@ def length(runs: Sequence[Named]) -> Chart:
     ]
     return Chart(
         data,
-        _told(layout, data),
+        _legible(layout, data),
         _sentence(ended),
         ("setting", "tokens", "produced", "target", "error", "tokens/s"),
         rows,
@@ -60,7 +60,7 @@ def p_end(runs: Sequence[Named]) -> Chart:
     }
     data, rows = charts.overlaid(runs, _p_end)
     words = [f"{name} at most {peak:.2g}, at token {at:,}" for name, peak, at in rows]
-    return Chart(data, _told(layout, data), _sentence(words), ("setting", "highest p(end)", "at token"), rows)
+    return Chart(data, _legible(layout, data), _sentence(words), ("setting", "highest p(end)", "at token"), rows)
 
 
 def entropy(runs: Sequence[Named]) -> Chart:
@@ -70,7 +70,7 @@ def entropy(runs: Sequence[Named]) -> Chart:
     layout["yaxis"]["rangemode"] = "tozero"
     words = [f"{name} {mean:.2f} nats of {top:.2f}" for name, _, mean, top in rows]
     return Chart(
-        data, _told(layout, data), _sentence(words), ("setting", "tokens read", "mean entropy", "ceiling"), rows
+        data, _legible(layout, data), _sentence(words), ("setting", "tokens read", "mean entropy", "ceiling"), rows
     )
 
 
@@ -84,7 +84,8 @@ def logits(runs: Sequence[Named], training_length: int | None = None) -> Chart:
     if training_length and data:
         charts.mark_x(layout, training_length, "@muted", f"trained {training_length:,}", log=True, y=0.94)
     words = [f"{name} {near:.2f} near, {far:.2f} at a distance of {at:,.0f}" for name, near, far, at in rows]
-    return Chart(data, _told(layout, data), _sentence(words), ("setting", "nearest", "farthest", "at distance"), rows)
+    columns = ("setting", "nearest", "farthest", "at distance")
+    return Chart(data, _legible(layout, data), _sentence(words), columns, rows)
 
 
 def states(runs: Sequence[Named]) -> Chart:
@@ -117,7 +118,7 @@ def states(runs: Sequence[Named]) -> Chart:
         rows.append([run.label, len(vectors), charts.cell(plane[:, 0].mean()), charts.cell(plane[:, 1].mean())])
     first, second = model.explained_variance_ratio_
     words = f"One PCA over all settings; its components hold {first:.0%} and {second:.0%} of the variance."
-    return Chart(data, _told(layout, data), words, ("setting", "states", "mean of first", "mean of second"), rows)
+    return Chart(data, _legible(layout, data), words, ("setting", "states", "mean of first", "mean of second"), rows)
 
 
 def positions(settings: Sequence[tuple[str, str, RunSettings]], tokens: int) -> Chart:
@@ -133,10 +134,9 @@ def positions(settings: Sequence[tuple[str, str, RunSettings]], tokens: int) -> 
 
     data, rows = charts.overlaid(settings, draw)
     layout["yaxis"]["rangemode"] = "tozero"
-    told = [f"{name} sees {seen:,} tokens, the farthest at {far:,.0f}" for name, seen, far in rows]
-    return Chart(
-        data, _told(layout, data), _sentence(told), ("setting", "tokens seen", "largest perceived distance"), rows
-    )
+    sentences = [f"{name} sees {seen:,} tokens, the farthest at {far:,.0f}" for name, seen, far in rows]
+    columns = ("setting", "tokens seen", "largest perceived distance")
+    return Chart(data, _legible(layout, data), _sentence(sentences), columns, rows)
 
 
 def _length(colour: str, run: Named) -> Drawn | None:
@@ -190,7 +190,7 @@ def _end(x: int, y: int, colour: str, name: str) -> dict[str, Any]:
     }
 
 
-def _told(layout: dict[str, Any], data: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _legible(layout: dict[str, Any], data: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The layout with a legend of the runs (not of their ceilings and targets), or a word that nothing is there yet."""
     if not data:
         return charts.empty(layout, "appears while the models write")

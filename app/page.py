@@ -75,7 +75,7 @@ class Page(gr.Blocks):
         return await super().process_api(*args, **kwargs)
 
     def unread(self, session: str | None) -> bool:
-        """Whether a session has not yet read what its run told before."""
+        """Whether a session has updates of its run that it has not read."""
         return self._queue.unread(session)
 
 

@@ -158,7 +158,7 @@ def _entropy(colour: str, passage: Passage) -> Drawn | None:
     return data, [passage.name, passage.read, charts.cell(values[-1]), charts.cell(ceiling[-1])]
 
 
-def _column(passages: Sequence[Passage], values: Callable[[Passage], Sequence[float]], unit: str, told: str) -> Chart:
+def _column(passages: Sequence[Passage], values: Callable[[Passage], Sequence[float]], unit: str, what: str) -> Chart:
     layout = charts.axes("position in the text", unit)
     layout["yaxis"]["rangemode"] = "tozero"
 
@@ -171,7 +171,7 @@ def _column(passages: Sequence[Passage], values: Callable[[Passage], Sequence[fl
         return [trace], [passage.name, passage.read, charts.cell(column[-1])]
 
     data, rows = charts.overlaid(passages, draw)
-    words = [f"{name}: {value:,} {told}" for name, _, value in rows]
+    words = [f"{name}: {value:,} {what}" for name, _, value in rows]
     return _chart(data, layout, words, ("policy", "tokens", unit), rows)
 
 

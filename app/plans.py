@@ -14,7 +14,7 @@ from app.runs import batches
 from app.share import settings_of
 from backend.engine import CHUNK, Control
 from backend.evaluation.perplexity import Chunk, Stand, begin, read, read_truncated, tokenise
-from backend.evaluation.recall import TOLD, go_on, hidden
+from backend.evaluation.recall import ANSWER_TOKENS, go_on, hidden
 from backend.kernels.tiles import TILED
 from backend.positions import Policy
 from backend.refused import Refused
@@ -108,7 +108,7 @@ def task(lab: Any, text: str, settings: RunSettings, length: int, then: str, dep
         )
     number = str(random.randrange(10_000, 100_000))
     tokens, back = hidden(tokenizer, number, tokens, depth)
-    return Task(tokens, TOLD, f"{number}, told from {back:,} tokens before the end on", number)
+    return Task(tokens, ANSWER_TOKENS, f"{number}, given from {back:,} tokens before the end on", number)
 
 
 def readings(lab: Any, todo: Task, ways: Sequence[Plan], control: Control) -> Iterator[list[Passage]]:

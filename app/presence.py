@@ -65,7 +65,7 @@ class Presence:
         async def heard() -> Message:
             nonlocal gone
             message = await receive()
-            # After the end every connection is told to be gone.
+            # After the end every connection is declared gone.
             gone = gone or (message["type"] == "http.disconnect" and not whole)
             return message
 

@@ -23,7 +23,7 @@ class Series:
     produced is in the unit of the settings' goal; target likewise (None while nothing steers the length).
     p_model: the model's own p, before penalty, decay and temperature; None in old files. thinking: whether the token
     comes before the answer; thought: how many do.
-    p_eos has one entry more where the run ended by the end mark: the chance with which that was chosen.
+    p_eos has one entry more where the run ended by EOS: the chance with which that was chosen.
     entropy holds one array [layers] a token, the mean over heads in nats; states one [d] a token; both possibly empty.
     extremes: lowest and highest of all logits seen since their layer and head are watched.
     """

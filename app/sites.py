@@ -90,12 +90,12 @@ class Sites:
     def headers(self) -> dict[str, str]:
         """What every answer tells the browser."""
         frames = " ".join(self.frames) or "'none'"
-        told = {
+        sent = {
             "content-security-policy": f"{CONTENT}frame-ancestors {frames}",
             "x-content-type-options": "nosniff",
             "referrer-policy": "same-origin",
         }
-        return told if self.frames else told | {"x-frame-options": "DENY"}
+        return sent if self.frames else sent | {"x-frame-options": "DENY"}
 
 
 def _name(host: str) -> str:

@@ -133,18 +133,18 @@ class View:
         """The strip above the text."""
         series, finish = self.series, self.series.finish
         error, unit = series.error, series.settings.goal_unit
-        told = {
+        strip = {
             "error": "–" if error is None else charts.signed(error),
             "state": ending(finish) if finish else "busy",
             "message": "" if finish is None else ended_words(finish, series.settings),
         }
         if not len(series):
-            return told | ({"message": "Reading the prompt …"} if finish is None else {"produced": "0"})
+            return strip | ({"message": "Reading the prompt …"} if finish is None else {"produced": "0"})
         target = series.target[-1]
         goal = series.settings.max_new_tokens if target is None else target
         done = len(series) if target is None else series.produced[-1]
         short = unit if unit != "characters" else "chars"
-        return told | {
+        return strip | {
             "produced": f"{series.produced[-1]:,} {short}",
             "target": "none" if target is None else f"{target:,}",
             "p_end": _percent(series.p_eos[-1]),

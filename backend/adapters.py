@@ -163,9 +163,9 @@ def save(
         (folder / CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True, default=sorted))
         save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, folder / WEIGHTS)
         width = lora.get_input_embeddings().weight.shape[1]
-        told = {"base": base_of(base), "width": width, "sha256": sha256(folder / WEIGHTS)}
-        told |= {"config_sha256": sha256(folder / CONFIG)}
-        stored = _SignalFile(**told, signal=settings, longform=longform)
+        record = {"base": base_of(base), "width": width, "sha256": sha256(folder / WEIGHTS)}
+        record |= {"config_sha256": sha256(folder / CONFIG)}
+        stored = _SignalFile(**record, signal=settings, longform=longform)
         (folder / SIGNAL).write_text(stored.model_dump_json(indent=2))
         Adapter.load(folder)
         if path.exists():

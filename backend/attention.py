@@ -22,12 +22,12 @@ from transformers.masking_utils import AttentionMaskInterface, eager_mask, sdpa_
 
 from backend.cache import FramedCache, Piece, Stopped
 from backend.flash import flash, within
-from backend.positions import CAPPED, NEAR, SQUEEZED
+from backend.positions import CLIPPED, COMPRESSED, NEAR
 from backend.probes import Probe
 
 NAME = "framed"
 EAGER_FAMILIES = frozenset({"gptj", "mpt"})
-ORDER = (NEAR, SQUEEZED, CAPPED)
+ORDER = (NEAR, COMPRESSED, CLIPPED)
 
 
 @dataclass

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from backend.inference.lora import Lora
 from backend.kernels.flash import serves
-from backend.positions import CAPPED, NEAR, SQUEEZED, Policy, Rope
+from backend.positions import CLIPPED, COMPRESSED, NEAR, Policy, Rope
 from backend.refused import Refused
 
 Phases = tuple[Tensor, Tensor]
@@ -58,7 +58,7 @@ class Chunk:
 
     rows: their positions. write: slot of the first. born: phases of their keys; turned: of their queries, by group
     (a token's own key and query stand in the same near frame).
-    pieces and moves: by group, to be used in the order NEAR, SQUEEZED, CAPPED. unframed: a whole prompt under one
+    pieces and moves: by group, to be used in the order NEAR, COMPRESSED, CLIPPED. unframed: a whole prompt under one
     frame, whose keys get their own frames afterwards.
     """
 
@@ -73,7 +73,7 @@ class Chunk:
     @property
     def groups(self) -> list[int]:
         """The groups whose queries differ: the token's own, then the others seen."""
-        return [NEAR, *(group for group in (SQUEEZED, CAPPED) if group in self.pieces)]
+        return [NEAR, *(group for group in (COMPRESSED, CLIPPED) if group in self.pieces)]
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class FramedCache:
 
     @property
     def _only_sinks_move(self) -> bool:
-        """Whether the distance limit reaches no key of the local branch, so that only sinks are ever capped."""
+        """Whether the distance limit reaches no key of the local branch, so that only sinks are ever clipped."""
         p = self.policy
         if p.kind == "dynamic" or p.window is None:
             return False
@@ -267,7 +267,7 @@ class FramedCache:
         """After a whole-prompt prefill: from the raw keys, the frames that the next query expects."""
         rows = np.arange(n)
         near = int(self.policy.near_start(n - 1))
-        frames = np.where(rows < near, self.policy.key_frame(rows, SQUEEZED), self.policy.key_frame(rows, NEAR))
+        frames = np.where(rows < near, self.policy.key_frame(rows, COMPRESSED), self.policy.key_frame(rows, NEAR))
         phases = self._phases(frames)
         assert self.rope is not None
         for layer in range(self.shape.layers):
@@ -337,27 +337,27 @@ class FramedCache:
         before, after = self.policy.bounds(max(start - 1, 0)), self.policy.bounds(int(rows[-1]))
         moves: dict[int, list[Move]] = {}
         if self.policy.kind == "dynamic":
-            self._plan(moves, SQUEEZED, int(before.near), int(after.near), start)
+            self._plan(moves, COMPRESSED, int(before.near), int(after.near), start)
         if math.isfinite(self.policy.limit):
-            capped = [
+            clipped = [
                 (before.head, after.head),
                 (before.middle, after.middle),
                 (max(before.tail, after.near), after.tail),
             ]
-            for lo, hi in capped:
-                self._plan(moves, CAPPED, int(lo), int(hi), start)
+            for lo, hi in clipped:
+                self._plan(moves, CLIPPED, int(lo), int(hi), start)
         return moves
 
     def _plan(self, moves: dict[int, list[Move]], group: int, lo: int, hi: int, t: int) -> None:
         """Add the move of tokens lo ≤ j < hi that query t or a later one can see."""
         sinks = self.policy.sinks
         local = sinks if self.policy.window is None else max(sinks, t + 1 - self.policy.window)
-        local = hi if group == CAPPED and self._only_sinks_move else local
+        local = hi if group == CLIPPED and self._only_sinks_move else local
         for first, last in ((lo, min(hi, sinks)), (max(lo, local), hi)):
             if first < last:
                 slot = self._slot(first)
                 tokens = np.arange(first, last)
-                phases = None if group == CAPPED else self._phases(self.policy.key_frame(tokens, group))
+                phases = None if group == CLIPPED else self._phases(self.policy.key_frame(tokens, group))
                 moves.setdefault(group, []).append(Move(slot, slot + last - first, phases))
 
 

@@ -45,7 +45,7 @@ log = logging.getLogger("length_lab")
 class Control:
     """A person's hand on a run that is under way; safe to use from any thread.
 
-    reading: told, from the run's own thread, before each chunk of the prompt how many of its tokens were read, and of
+    reading: called, from the run's own thread, before each chunk of the prompt how many of its tokens were read, and of
     how many.
     """
 

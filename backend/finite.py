@@ -1,4 +1,4 @@
-"""Logits that are numbers: damaged weights are told of where a token is chosen, before one is made of nothing."""
+"""Logits that are numbers: damaged weights are reported where a token is chosen, before one is made of nothing."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class Landing:
 
     @property
     def done(self) -> bool:
-        """Whether nothing but the end mark is left to write."""
+        """Whether nothing but EOS is left to write."""
         return self.planned and len(self._plan) == 1
 
     def _best(

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from backend.cache import FramedCache
 from backend.flash import within
-from backend.positions import CAPPED, NEAR, SQUEEZED
+from backend.positions import CLIPPED, COMPRESSED, NEAR
 from backend.settings import Watch
 from backend.steps import Logits
 
@@ -39,7 +39,7 @@ def distances(cache: FramedCache) -> np.ndarray:
     if chunk.unframed:
         frames = cache.policy.whole_prompt_frame(chunk.rows, len(chunk.rows))
         return frames[-1] - frames
-    for group in (NEAR, SQUEEZED, CAPPED):
+    for group in (NEAR, COMPRESSED, CLIPPED):
         query = float(cache.policy.query_frame(chunk.rows[-1], group)) if group in chunk.pieces else 0.0
         for piece in chunk.pieces.get(group, ()):
             keys = np.arange(piece.first, piece.first + piece.hi - piece.lo)

@@ -250,7 +250,7 @@ class FinishRecord(Record):
         return self
 
     def event(self) -> Finish:
-        # Files from before it was told: only what landing ended did not end by itself.
+        # Files from before it was recorded: only what landing ended did not end by itself.
         own = self.reason == "eos" and not self.landed if self.own_end is None else self.own_end
         return Finish(**self.fields() | {"own_end": own})
 
@@ -289,10 +289,10 @@ class TraceRecord(Record):
 
     @model_validator(mode="after")
     def _probabilities_are_of_one_kind(self) -> TraceRecord:
-        told = {step.p_model is not None for step in self.steps}
+        own = {step.p_model is not None for step in self.steps}
         if self.finish is not None and self.finish.p_eos is not None:
-            told.add(self.finish.p_eos_model is not None)
-        if len(told) > 1:
+            own.add(self.finish.p_eos_model is not None)
+        if len(own) > 1:
             raise ValueError("some tokens tell the model's own probabilities and some do not")
         return self
 

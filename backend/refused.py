@@ -1,4 +1,4 @@
-"""What people are told instead of what they asked for."""
+"""What people get to read instead of what they asked for."""
 
 
 class Refused(ValueError):

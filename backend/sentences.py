@@ -27,7 +27,7 @@ _GREEK = regex.compile(rf"(?<=\p{{Greek}});{_AFTER}*$")
 _NUMBERED = regex.compile(r"(?:^|[^\p{L}\p{N}.,])(?:\p{N}{1,2}|[ivxIVX]+|\p{L})\.$")
 _FENCE = regex.compile(r"^\s*```", regex.MULTILINE)
 
-# Languages by script; of the Latin ones each must find an end. Urdu is told from Arabic by its own letters.
+# Languages by script; of the Latin ones each must find an end. Urdu is distinguished from Arabic by its own letters.
 _LATIN = ("en", "de", "fr", "es", "pt")
 _LANGUAGES = {
     "Hiragana": "ja",

@@ -50,8 +50,8 @@ class Step:
     index: 1-based response position. text: what the token added to the decoded text (may be "").
     p: its probability; p_eos: probability of ending instead. Both are drawn with: after repetition penalty, decay,
     temperature, top-k and top-p, or, where the likeliest token is taken, after repetition penalty and decay alone.
-    p_model, p_eos_model: the model's own, before all of these. A trace saved before they were told has None there, and
-    the model's own in p and p_eos. spread: entropy (nats) of the model's own next-token distribution.
+    p_model, p_eos_model: the model's own, before all of these. A trace saved before that has None there, and the
+    model's own in p and p_eos. spread: entropy (nats) of the model's own next-token distribution.
     context: tokens the model had read when it chose this one. attended: keys the query saw.
     goal: the target in force, in tokens (re-estimated for words and characters; None without a target).
     remaining: goal − tokens of the answer, what a countdown shows after this token. seconds: since decoding began.
@@ -86,10 +86,10 @@ class Step:
 class Finish:
     """Why and how a run ended.
 
-    text: the answer. tokens: of the answer, the end mark not counted. words, characters: of `text`.
+    text: the answer. tokens: of the answer, EOS not counted. words, characters: of `text`.
     error: signed, produced − target, in the unit of the settings' goal; None without a target.
     decode_seconds: first to last token; tokens_per_second: of decoding alone, thinking included.
-    p_eos: probability of the end mark where it was chosen, and p_eos_model the model's own, both as in a `Step`; None
+    p_eos: probability of EOS where it was chosen, and p_eos_model the model's own, both as in a `Step`; None
     where the run ended in another way.
     message: for reason 'error', a sentence that says what to do.
     thinking: what the model thought before it answered; thinking_tokens: how many tokens that took, marks included.

@@ -1,4 +1,4 @@
-"""A model's chat template: what it makes of a person's words, and what it refuses, told in a sentence."""
+"""A model's chat template: what it makes of a person's words, and what it refuses, said in a sentence."""
 
 from __future__ import annotations
 

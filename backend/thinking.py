@@ -39,7 +39,7 @@ class Response:
 
     @property
     def thinking(self) -> bool:
-        """Whether the next token still belongs to the thinking, as far as can be told."""
+        """Whether the next token still belongs to the thinking, as far as can be seen."""
         return self._stage == "inside" or (self._stage == "before" and self.expected)
 
     @property

@@ -35,10 +35,10 @@ class Held(Lab):
 
     def stream(self, settings: RunSettings, control: Control | None = None) -> Iterator[Step | Finish]:
         control = self.control = control or Control()
-        told = control.reading
+        report = control.reading
 
         def reading(read: int, total: int) -> None:
-            told(read, total)
+            report(read, total)
             self._waits(0, control)
 
         control.reading = reading

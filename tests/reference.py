@@ -29,8 +29,8 @@ def position_id(m: int, length: int, settings: RunSettings) -> float:
         return m
     if settings.reading == "literal":
         return m / settings.ratio if m < first_recent else m
-    squeezed = initial + (min(m, first_recent) - initial) / settings.ratio
-    return squeezed + max(0, m - first_recent)
+    compressed = initial + (min(m, first_recent) - initial) / settings.ratio
+    return compressed + max(0, m - first_recent)
 
 
 def initial_tokens(settings: RunSettings) -> int:

@@ -28,8 +28,8 @@ def served(held_lab) -> Iterator[Served]:
 def completes(visitor: Visitor) -> bool:
     """Whether a short run of a program goes to its end."""
     event = visitor.calls(max_new_tokens=2).json()["event_id"]
-    with visitor.reading(event) as told:
-        return [*told][-1][0]["finish"]["tokens"] == 2
+    with visitor.reading(event) as messages:
+        return [*messages][-1][0]["finish"]["tokens"] == 2
 
 
 def test_a_session_that_is_none_is_refused_and_the_queue_goes_on(served):
@@ -64,8 +64,8 @@ def test_a_message_to_nobody_is_dropped_and_those_who_wait_lose_none(served):
     for number in range(SHARES.visitor_presses):
         assert waiting.presses("show", session=f"passing{number}").status_code == 200
     served.lab.free()
-    with waiting.reading() as told:
-        assert next(each for each in told if each["msg"] == "process_completed")["success"]
+    with waiting.reading() as messages:
+        assert next(each for each in messages if each["msg"] == "process_completed")["success"]
     assert completes(Visitor(served))
 
 
@@ -91,7 +91,7 @@ def test_an_error_in_the_midst_of_serving_ends_no_run(served, monkeypatch):
     visitor, other = Visitor(served), Visitor(served)
     served.lab.upto(1)
     assert visitor.asks(max_new_tokens=3).status_code == 200
-    with visitor.reading() as told:
+    with visitor.reading() as messages:
         eventually(lambda: len(served.runs))
         own, failed = served.queue.get_events, []
 
@@ -104,7 +104,7 @@ def test_an_error_in_the_midst_of_serving_ends_no_run(served, monkeypatch):
         monkeypatch.setattr(served.queue, "get_events", failing)
         assert other.answered("show") and failed
         served.lab.free()
-        last = next(each for each in told if each["msg"] == "process_completed")
+        last = next(each for each in messages if each["msg"] == "process_completed")
     assert last["success"] and last["output"]["data"][0]["finish"]["tokens"] == 3
 
 
@@ -115,14 +115,14 @@ def test_one_visitor_s_runs_are_bounded_and_no_others_wait_for_it(served, kind):
     codes = []
     for number in range(12):
         if kind == "a program":
-            told = greedy.calls(max_new_tokens=5)
+            answer = greedy.calls(max_new_tokens=5)
         else:
             greedy.session = f"{kind[0]}{number}"
-            told = greedy.asks(max_new_tokens=5)
-        codes.append(told.status_code)
+            answer = greedy.asks(max_new_tokens=5)
+        codes.append(answer.status_code)
     let_in = SHARES.visitor_runs * (SHARES.address_visitors if kind == "sessions without end" else 1)
     assert codes == [200] * let_in + [429] * (12 - let_in)
-    assert "waiting" in told.json()["detail"]
+    assert "waiting" in answer.json()["detail"]
     served.lab.free()
     other = Visitor(served, cookie=True)
     for name, data in PRESSES.items():
@@ -185,8 +185,8 @@ def test_two_runs_of_one_program_do_not_end_each_other(held_lab):
         program = Visitor(served)
         for seed in (0, 1):
             assert program.asks(max_new_tokens=6, seed=seed, temperature=1.0).status_code == 200
-        with program.reading() as told:
+        with program.reading() as messages:
             eventually(lambda: len(served.runs) == 2)
             held_lab.free()
-            ended = [each["output"]["data"][0]["finish"] for each in told if each["msg"] == "process_completed"]
+            ended = [each["output"]["data"][0]["finish"] for each in messages if each["msg"] == "process_completed"]
         assert [(finish["reason"], finish["tokens"]) for finish in ended] == [("cap", 6)] * 2

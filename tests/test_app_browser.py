@@ -271,10 +271,10 @@ def test_a_page_at_rest_asks_for_no_pictures(visit):
     visitor = visit()
     # Requests are numbered: of thirty pictures, each asked for in the one before, those of others are counted.
     visitor.page.wait_for_function(
-        """() => new Promise((told) => {
+        """() => new Promise((resolve) => {
           const first = requestAnimationFrame(() => 0);
           const next = (left) => {
-            const number = requestAnimationFrame(() => (left ? next(left - 1) : told(number - first === 30)));
+            const number = requestAnimationFrame(() => (left ? next(left - 1) : resolve(number - first === 30)));
           };
           next(29);
         })"""
@@ -378,26 +378,26 @@ def test_positions_are_the_runs_while_it_writes_and_then_the_forms(visit, held):
     endless = {"method": "exp_decay", "target": 900, "max_new_tokens": 500}
     visitor = visit(query=link(prompt=prompt, pic="dynamic", ratio=4, recent=30, **endless))
     words = visitor.page.locator("#chart-positions .ll-words")
-    expect(words).to_contain_text(re.compile(r"squeezed by 4, .*the last of 5"))
+    expect(words).to_contain_text(re.compile(r"compressed by 4, .*the last of 5"))
     words.scroll_into_view_if_needed()
     held.upto(60)
     visitor.generate()
     visitor.shows(60)
-    expect(words).to_contain_text(re.compile(r"squeezed by 4, .*the last of [12]?\d\d tokens.*the first token"))
+    expect(words).to_contain_text(re.compile(r"compressed by 4, .*the last of [12]?\d\d tokens.*the first token"))
     visitor.number("ratio", 8)
-    visitor.page.wait_for_selector("#chart-positions [data-held*='squeezed by 8']")
+    visitor.page.wait_for_selector("#chart-positions [data-held*='compressed by 8']")
     visitor.settles("positions")
-    assert "squeezed by 4" in words.inner_text()
+    assert "compressed by 4" in words.inner_text()
     visitor.page.click("#stop")
     visitor.ends()
-    expect(words).to_contain_text(re.compile(r"squeezed by 8, .*the last of 5"))
+    expect(words).to_contain_text(re.compile(r"compressed by 8, .*the last of 5"))
 
 
 def test_a_link_is_followed_before_the_script_is_there(visit):
     visitor = visit(query=link(prompt="Hello", pic="dynamic", ratio=4, recent=30), late=True)
     words = visitor.page.locator("#chart-positions .ll-words")
     words.scroll_into_view_if_needed()
-    expect(words).to_contain_text("squeezed by 4")
+    expect(words).to_contain_text("compressed by 4")
 
 
 def test_a_link_restores_settings_and_says_what_it_left_out(visit):
@@ -411,7 +411,7 @@ def test_a_link_restores_settings_and_says_what_it_left_out(visit):
     expect(visitor.page.locator("#windowed input")).to_be_checked()
     expect(visitor.page.locator("#choice-pic input[value=dynamic]")).to_be_checked()
     expect(visitor.page.locator(".toast-body")).to_contain_text("temperature was left out")
-    expect(visitor.page.locator("#chart-positions .ll-words")).to_contain_text("squeezed by 4")
+    expect(visitor.page.locator("#chart-positions .ll-words")).to_contain_text("compressed by 4")
     visitor.page.click("#share")
     visitor.page.wait_for_function("!location.search.includes('ratios')")
     shared = parse_qs(urlparse(visitor.page.url).query)
@@ -445,8 +445,8 @@ def test_markup_in_a_link_or_a_file_is_told_as_text(visit, tmp_path):
     expect(visitor.page.locator("#prompt textarea")).to_have_value("Hello?")
     assert visitor.page.input_value("#model input") == "embedded"
     trace = json.loads(Trace(RunSettings(prompt="x")).to_json())
-    told = (("model", "The file's model was left out"), (markup, f"The trace is damaged: settings.{markup}"))
-    for number, (changed, words) in enumerate(told):
+    damages = (("model", "The file's model was left out"), (markup, f"The trace is damaged: settings.{markup}"))
+    for number, (changed, words) in enumerate(damages):
         file = tmp_path / f"{number}.json"
         file.write_text(json.dumps(trace | {"settings": trace["settings"] | {changed: markup}}))
         visitor.page.set_input_files("#load input[type=file], input[type=file]", file)
@@ -806,9 +806,9 @@ def test_a_number_hidden_in_a_text_is_told_by_who_sees_it(visit):
     number = page.locator("#answers-l-answers dd").first.inner_text().split(",")[0]
     assert number.isdigit() and len(number) == 5
     verdicts = page.locator("#answers-l-answers dt b").all_inner_texts()
-    told = page.locator("#answers-l-answers dd").all_inner_texts()[1:]
-    assert [number in words for words in told] == [verdict == "Told" for verdict in verdicts]
-    assert verdicts[1] == "Not told"
+    written = page.locator("#answers-l-answers dd").all_inner_texts()[1:]
+    assert [number in words for words in written] == [verdict == "Recalled" for verdict in verdicts]
+    assert verdicts[1] == "Not recalled"
 
 
 def test_an_enlarged_chart_takes_the_whole_row(visit):

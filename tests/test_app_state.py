@@ -356,10 +356,10 @@ def test_the_endpoint_sends_what_the_probes_see_when_asked(lab):
     *steps, _ = lab.stream(settings)
     sent = json.loads(json.dumps(last["steps"]))
     for row, step in zip(sent, steps, strict=True):
-        told = StepRecord.model_validate(row).event(settings)
-        np.testing.assert_allclose(told.entropy, step.entropy, atol=2e-3)
-        np.testing.assert_array_equal(told.state, step.state)
-        assert (told.logits is None) == (step.logits is None) and (told.reading is None) == (step.reading is None)
+        shown = StepRecord.model_validate(row).event(settings)
+        np.testing.assert_allclose(shown.entropy, step.entropy, atol=2e-3)
+        np.testing.assert_array_equal(shown.state, step.state)
+        assert (shown.logits is None) == (step.logits is None) and (shown.reading is None) == (step.reading is None)
     assert [step["logits"] is None for step in sent] == [False, True, False, True, False]
     assert (sent[0]["logits"]["layer"], sent[0]["logits"]["head"]) == (7, 2)
 
@@ -367,9 +367,9 @@ def test_the_endpoint_sends_what_the_probes_see_when_asked(lab):
 def test_a_model_that_cannot_run_is_said_when_it_is_chosen(tiny_folder):
     folder = str(tiny_folder("mistral", sliding_window=16))
     describe, *_ = handlers("describe", Runs(), [folder])
-    told = {part.elem_id: update for part, update in describe(folder, "fp32", 0, 0).items()}
-    assert "choose one without" in told["model-state"] and 'data-state="bad"' in told["model-state"]
-    assert not told["again"]["visible"]
+    shown = {part.elem_id: update for part, update in describe(folder, "fp32", 0, 0).items()}
+    assert "choose one without" in shown["model-state"] and 'data-state="bad"' in shown["model-state"]
+    assert not shown["again"]["visible"]
 
 
 def test_layer_head_and_compressions_are_those_of_the_chosen_model(tiny_folder):
@@ -461,8 +461,8 @@ def test_a_long_text_is_read_by_the_chosen_model(tiny_folder, monkeypatch):
         return read(lab, tokens, settings, control, stand=stand)
 
     monkeypatch.setattr(plans, "read", noted)
-    told = read_long(["embedded", other], ["Plain", "Dynamic PIC"], other, "fp32", 2, 3)
-    assert told["state"] == "good" and "Over 600 tokens" in told["message"]
+    shown = read_long(["embedded", other], ["Plain", "Dynamic PIC"], other, "fp32", 2, 3)
+    assert shown["state"] == "good" and "Over 600 tokens" in shown["message"]
     assert [(settings.model, settings.precision) for settings in seen] == [(other, "fp32")] * 2
     assert [(settings.watch.layer, settings.watch.head) for settings in seen] == [(2, 3)] * 2
 
@@ -479,8 +479,8 @@ def test_a_long_text_is_read_by_the_chosen_model(tiny_folder, monkeypatch):
 )
 def test_what_a_model_does_not_allow_to_a_long_text_is_a_sentence(ways, on, words, tiny_folder):
     mpt = str(tiny_folder("mpt"))
-    told = read_long([mpt], ways, mpt, *on)
-    assert told["state"] == "bad" and words in told["message"]
+    shown = read_long([mpt], ways, mpt, *on)
+    assert shown["state"] == "bad" and words in shown["message"]
 
 
 def test_ways_to_read_that_a_model_does_not_allow_are_not_offered_and_say_why(tiny_folder):

@@ -61,8 +61,8 @@ def test_what_an_earlier_version_did_not_count_is_called_unrecorded(tmp_path):
     del state["texts"]
     torch.save(state, tmp_path / "ldpe.training" / training.CHECKPOINT)
     folder = given(tmp_path)
-    (told,) = budgets(folder)
-    assert told.labels and told.texts is None and told.texts_sha256 is None
+    (budget,) = budgets(folder)
+    assert budget.labels and budget.texts is None and budget.texts_sha256 is None
     assert "| Distinct texts | unrecorded |" in card(folder)
     start = given(tmp_path / "2")
     (start / "training.json").unlink()
@@ -82,7 +82,7 @@ def test_rows_are_held_equal_or_told_apart(tmp_path):
 @pytest.mark.parametrize("method", sorted(ADAPTER_METHODS))
 def test_no_shipped_adapter_claims_a_budget_that_it_did_not_record(method):
     folder = adapters.ROOT / method
-    told = json.loads((folder / "training.json").read_text())
-    recorded = "budget" in told and told["budget"]["texts"] is not None
+    budget = json.loads((folder / "training.json").read_text())
+    recorded = "budget" in budget and budget["budget"]["texts"] is not None
     assert ("| Distinct texts | unrecorded |" in card(folder)) != recorded
     assert bool(differences(folder, folder)) != recorded

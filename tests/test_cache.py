@@ -16,7 +16,7 @@ from reading import run
 from torch import Tensor
 
 from backend.cache import SLACK, FramedCache, Shape
-from backend.positions import CAPPED, NEAR, SQUEEZED, Policy, Rope
+from backend.positions import CLIPPED, COMPRESSED, NEAR, Policy, Rope
 from backend.settings import RunSettings
 
 CPU = torch.device("cpu")
@@ -48,7 +48,7 @@ class Filled:
         start = self.cache.length
         self.cache.begin(n, whole_prompt)
         self.cache.write(0, self.raw[:, start : start + n], self.values[:, start : start + n])
-        for group in (NEAR, SQUEEZED, CAPPED):
+        for group in (NEAR, COMPRESSED, CLIPPED):
             self.cache.move(0, group)
         self.cache.end()
 

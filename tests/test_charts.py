@@ -1,4 +1,4 @@
-"""Charts are pure functions of what a run yielded: bounded, serialisable, true to the numbers, and told in words."""
+"""Charts are pure functions of what a run yielded: bounded, serialisable, true to the numbers, and said in words."""
 
 from __future__ import annotations
 
@@ -211,8 +211,8 @@ def test_map_and_mask_follow_the_policy_before_any_run():
 
 def test_under_a_policy_a_run_shows_how_far_behind_its_text_seems():
     events = [step(i) for i in range(1, 31)]
-    squeezed = {"pic": "naive", "ratio": 4}
-    for settings, words in ((squeezed, "the first token, 68 behind it, seems 17 behind"), ({}, "")):
+    compressed = {"pic": "naive", "ratio": 4}
+    for settings, words in ((compressed, "the first token, 68 behind it, seems 17 behind"), ({}, "")):
         view = View(RunSettings(prompt="p", method="exp_decay", **settings))
         view.add(events)
         shown = view.frame().parts
@@ -335,9 +335,9 @@ def test_a_run_without_tokens_tells_how_it_ended():
     view = View(RunSettings(prompt="p", method="ldpe", target=90))
     assert view.figures()["message"] == "Reading the prompt …"
     view.add([finish(0, -90)])
-    told = view.figures()
-    assert told["state"] == "good" and told["error"] == "−90"
-    assert told["message"].startswith("Ended by itself")
+    figures = view.figures()
+    assert figures["state"] == "good" and figures["error"] == "−90"
+    assert figures["message"].startswith("Ended by itself")
 
 
 def test_a_near_target_is_never_beyond_the_one_a_run_has():

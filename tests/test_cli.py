@@ -247,8 +247,8 @@ def test_every_setting_has_an_option(run):
 def test_a_target_alone_is_heeded(tmp_path, monkeypatch, capsys):
     asked = [*ASK, "--target", "12", "--pic", "dynamic", "--ratio", "4", "--lambda-window", "512"]
     assert main([*asked, "--save", str(tmp_path / "run.json")]) == 0
-    told = capsys.readouterr().err.strip()
-    assert re.search(r"ended by itself · \d+ tokens · \S+ tokens/s · target 12 tokens, error [+-]\d$", told)
+    summary = capsys.readouterr().err.strip()
+    assert re.search(r"ended by itself · \d+ tokens · \S+ tokens/s · target 12 tokens, error [+-]\d$", summary)
     assert Trace.load(tmp_path / "run.json").settings.method == "ldpe"
     monkeypatch.setattr("backend.adapters.ROOT", tmp_path)
     assert main([*asked, "--max-new-tokens", "3", "--save", str(tmp_path / "run.json")]) == 0

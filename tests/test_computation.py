@@ -37,14 +37,14 @@ def test_operations_are_those_of_every_token_and_all_that_it_sees(small, window,
         return sum(body + key * count for count in seen)
 
     every = [min(place + 1, window + settings.sinks) for place in range(first, stop)]
-    told = stop - first
-    assert operations(LAMBDA, window, runner, first, stop) == pytest.approx(whole(every) / told)
+    counted = stop - first
+    assert operations(LAMBDA, window, runner, first, stop) == pytest.approx(whole(every) / counted)
     for attention, stride in ((EACH, window), (QUARTER, window // 4)):
         anew = []
         for place in range(first, stop, stride):
             start, end = max(0, place - max(1, window - stride // 2)), min(stop, place + stride)
             anew += [seen + 1 for seen in range(end - start)]
-        assert operations(attention, window, runner, first, stop) == pytest.approx(whole(anew) / told)
+        assert operations(attention, window, runner, first, stop) == pytest.approx(whole(anew) / counted)
 
 
 def test_a_token_read_anew_by_quarters_costs_four_and_a_half(small):
@@ -59,10 +59,10 @@ def test_nats_are_those_of_transformers(models):
     loaded = models.load("embedded")
     ids = torch.tensor(loaded.tokenizer(documents(None, 1)["pydoc"][:4000])["input_ids"][:192])
 
-    def theirs(start: int, stop: int, told: int) -> torch.Tensor:
+    def theirs(start: int, stop: int, counted: int) -> torch.Tensor:
         with torch.inference_mode():
             logits = loaded.model(ids[None, start:stop]).logits[0, :-1].float()
-        return torch.nn.functional.cross_entropy(logits, ids[start + 1 : stop], reduction="none")[-told:]
+        return torch.nn.functional.cross_entropy(logits, ids[start + 1 : stop], reduction="none")[-counted:]
 
     lab = Lab(models)
     pieces = [theirs(place - (32 - 4), place + 8, 8) for place in range(64, 192, 8)]
@@ -80,10 +80,10 @@ def test_a_run_goes_on_where_it_stopped(models):
     texts = documents(None, 1) | {"short": "Too short."}
     given = (lab, "embedded", texts, (64, 128))
     first = next(evaluate(*given, report=said.append, first=256, stop=512))
-    assert [row["attention"] for row in first["rows"]] == [LAMBDA] and "went_on_from" not in first
+    assert [row["attention"] for row in first["rows"]] == [LAMBDA] and "resumed_from" not in first
     before = computation.earlier(json.loads(json.dumps(first)), "embedded")
     *_, whole = evaluate(*given, before=before, report=said.append, first=256, stop=512)
-    assert len(whole["rows"]) == 6 and whole["went_on_from"][0]["date"] == first["date"]
+    assert len(whole["rows"]) == 6 and whole["resumed_from"][0]["date"] == first["date"]
     assert whole["rows"][0] == first["rows"][0]
     # "pydoc 64 Λ" alone, then the other five, a word on the text that is left out, and how many counted.
     assert len(said) == 8 and "short has" in said[6] and "asked for" in said[7]
@@ -95,16 +95,16 @@ def test_a_run_goes_on_where_it_stopped(models):
 
 
 @pytest.mark.parametrize(
-    "arguments, told",
+    "arguments, message",
     [(["--windows", "3"], "--windows 3: give 4 to 12,288"), (["--documents", "0"], "--documents 0: give at least 1")],
 )
-def test_a_wrong_number_is_told(tmp_path, capsys, arguments, told):
+def test_a_wrong_number_is_refused(tmp_path, capsys, arguments, message):
     assert main(["evaluate", "computation", "--out", str(tmp_path / "o.json"), *arguments]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    "content, told",
+    "content, message",
     [
         ("{}", "it is no result of this command"),
         ('{"model": "other", "rows": []}', "it was measured on other"),
@@ -112,10 +112,10 @@ def test_a_wrong_number_is_told(tmp_path, capsys, arguments, told):
         ("{", "it is no JSON"),
     ],
 )
-def test_a_file_that_is_no_such_result_is_refused(tmp_path, capsys, content, told):
+def test_a_file_that_is_no_such_result_is_refused(tmp_path, capsys, content, message):
     (tmp_path / "o.json").write_text(content)
     assert main(["evaluate", "computation", "--out", str(tmp_path / "o.json")]) == 2
-    assert told in capsys.readouterr().err and (tmp_path / "o.json").read_text() == content
+    assert message in capsys.readouterr().err and (tmp_path / "o.json").read_text() == content
 
 
 def test_texts_that_are_too_short_leave_nothing_to_measure(tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""Which end mark training puts after an answer: the one the chat template writes, whatever the configs list first."""
+"""Which EOS training puts after an answer: the one the chat template writes, whatever the configs list first."""
 
 from itertools import permutations
 

@@ -130,7 +130,7 @@ def test_an_adapter_writes_what_peft_writes(tmp_path: Path, own_fp32: PreTrained
 
 
 def without_end(run: Runner, prompt: Tensor, tokens: int) -> list[int]:
-    """Greedy tokens, the end mark forbidden, as generate's min_new_tokens does."""
+    """Greedy tokens, EOS forbidden, as generate's min_new_tokens does."""
     cache, found = run.cache(Policy(), len(prompt) + tokens), []
     logits = run.read(prompt, cache)
     while len(found) < tokens:

@@ -36,7 +36,7 @@ PROMPT = 20
 
 @pytest.fixture(scope="module")
 def wide(tiny) -> dict[str, tuple[Runner, PreTrainedModel]]:
-    """By family: a runner in float64, and an untouched model of the same weights for the reference."""
+    """By family: a runner in float64, and a base model of the same weights for the reference."""
     return {family: (run(tiny(family).double()), tiny(family).double()) for family in FAMILIES}
 
 

@@ -22,7 +22,7 @@ from backend.steps import Finish, Step
 from backend.trace import Trace
 
 Damage = Callable[[torch.nn.Module, float], None]
-TOLD = "logits are not finite"
+MESSAGE = "logits are not finite"
 
 
 def norm(model: torch.nn.Module, value: float) -> None:
@@ -62,7 +62,7 @@ def written(folder: Path, **changes) -> tuple[list[Step], Finish]:
 def test_a_run_ends_with_a_sentence(damage: Damage, value: float, changes: dict, tmp_path: Path):
     steps, finish = written(damaged(tmp_path, damage, value), **changes)
     assert (steps, finish.reason) == ([], "error")
-    assert TOLD in finish.message and "choose fp32" in finish.message
+    assert MESSAGE in finish.message and "choose fp32" in finish.message
 
 
 def test_what_was_written_before_is_kept(tmp_path: Path, capsys):
@@ -80,7 +80,7 @@ def test_what_was_written_before_is_kept(tmp_path: Path, capsys):
     given = ["--allow-model", str(folder), "--model", str(folder), "--precision", "fp32", "--prompt", "Why?"]
     assert main(["generate", *given, "--save", str(tmp_path / "run.json")]) == 1
     saved = Trace.load(tmp_path / "run.json")
-    assert saved.finish is not None and saved.finish.reason == "error" and TOLD in saved.finish.message
+    assert saved.finish is not None and saved.finish.reason == "error" and MESSAGE in saved.finish.message
     assert [step.token for step in saved.steps] == tokens[: index + 1] and saved.finish.tokens == index + 1
     assert capsys.readouterr().out == saved.finish.text + "\n"
 
@@ -91,9 +91,9 @@ def test_the_command_fails_with_a_sentence_and_saves(as_json: bool, tmp_path: Pa
     given = ["generate", "--allow-model", folder, "--model", folder, "--prompt", "hi", "--save", str(file)]
     assert main([*given, *(["--json"] if as_json else [])]) == 1
     shown = capsys.readouterr()
-    assert TOLD in shown.err.splitlines()[-1] and "--" not in shown.err.splitlines()[-1]
+    assert MESSAGE in shown.err.splitlines()[-1] and "--" not in shown.err.splitlines()[-1]
     saved = Trace.load(file)
-    assert saved.finish is not None and saved.finish.reason == "error" and TOLD in saved.finish.message
+    assert saved.finish is not None and saved.finish.reason == "error" and MESSAGE in saved.finish.message
     if as_json:
         (line,) = shown.out.splitlines()
         assert json.loads(line)["event"] == "finish"
@@ -104,13 +104,13 @@ def test_the_command_fails_with_a_sentence_and_saves(as_json: bool, tmp_path: Pa
 def test_a_response_ends_with_a_sentence(damage: Damage, sampling: dict[str, float]):
     model = tiny_model("llama")
     damage(model, math.nan)
-    with pytest.raises(FloatingPointError, match=TOLD):
+    with pytest.raises(FloatingPointError, match=MESSAGE):
         respond(run(model), torch.arange(3, 9), RunSettings(prompt="-", max_new_tokens=4, **sampling), [2])
 
 
 def test_landing_ends_with_a_sentence():
     landing = Landing(tiny_tokenizer(), [2], 2, 0, "tokens", 9, lambda: False)
-    with pytest.raises(FloatingPointError, match=TOLD):
+    with pytest.raises(FloatingPointError, match=MESSAGE):
         next(landing.token(torch.full((128,), math.nan), None, None, [], 4))  # type: ignore[arg-type]
 
 

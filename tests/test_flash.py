@@ -99,10 +99,10 @@ def test_scores_that_are_held_by_blocks_of_rows_come_to_the_same(held, monkeypat
 def test_code_for_another_processor_does_without_pairs_and_tiles():
     program = "from backend.kernels.flash import PAIRED, TILED; print(PAIRED, TILED)"
     for name, value in (("NUMBA_ENABLE_AVX", "0"), ("NUMBA_CPU_NAME", "generic")):
-        told = subprocess.run(
+        finished = subprocess.run(
             [sys.executable, "-c", program], env=os.environ | {name: value}, capture_output=True, text=True, check=True
         )
-        assert told.stdout.strip() == "False False"
+        assert finished.stdout.strip() == "False False"
 
 
 @pytest.mark.skipif(not TILED, reason="needs a processor that multiplies tiles (AMX: Xeon from 2023 on)")

@@ -105,8 +105,8 @@ def test_a_run_goes_on_where_it_stopped_and_ends_the_same(models):
     *_, again = evaluate(*given, before=whole, report=said.append)
     assert [line for line in said if " asked for, " not in line] == measured
     assert again["perplexity"] == whole["perplexity"]
-    assert "went_on_from" not in first and len(again["went_on_from"]) == 2
-    assert again["went_on_from"][0]["date"] == first["date"]
+    assert "resumed_from" not in first and len(again["resumed_from"]) == 2
+    assert again["resumed_from"][0]["date"] == first["date"]
     rows = {row["policy"]: row for row in whole["perplexity"]}
     assert 1 < rows["Λ"]["2,048"] < 60 and rows["truncation"]["1,024"] == rows["Λ"]["1,024"]
 

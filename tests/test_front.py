@@ -53,8 +53,8 @@ def ask(
     try:
         connection.request(method, path, body, dict(headers))
         answer = connection.getresponse()
-        told = {name.lower(): value for name, value in answer.getheaders()}
-        return answer.status, told, answer.read().decode(errors="replace")
+        headers = {name.lower(): value for name, value in answer.getheaders()}
+        return answer.status, headers, answer.read().decode(errors="replace")
     finally:
         connection.close()
 

@@ -62,12 +62,12 @@ def test_what_does_not_fit_beside_is_timed_alone_or_left_out(bench, monkeypatch)
     cache = 2 * 2 * 2 * 16 * 64 * 2
     weights = 2 * sum(p.numel() for p in model.parameters())
     monkeypatch.setattr(gpu, "memory", lambda device: (weights + 1.2 * cache) / gpu.SHARE)
-    told: list[str] = []
-    rows = list(gpu.cases("tiny", CPU, bench, [64], [32], told.append))
+    reported: list[str] = []
+    rows = list(gpu.cases("tiny", CPU, bench, [64], [32], reported.append))
     alone, beside = ("engine bf16", "dynamic PIC by 004's algorithm 1"), ("engine bf16, Λ 32", "transformers bf16")
     assert [row.case for row in rows] == [*alone, *beside]
     assert [row.gain is None for row in rows] == [True, True, False, False] and rows[-1].gain == 1
-    assert [line.partition(" after 64 tokens: left out")[0] for line in told] == [WAYS[0], WAYS[2]]
+    assert [line.partition(" after 64 tokens: left out")[0] for line in reported] == [WAYS[0], WAYS[2]]
 
 
 def test_kernels_share_weights_and_read_alike():

@@ -111,7 +111,7 @@ def test_a_stopped_run_goes_on_and_another_request_starts_anew(tmp_path, models)
     assert [row["model"] for row in whole[-1]["accuracy"]] == ["the model itself", "sft, read plainly"]
     rest, said = asked(whole[0])
     assert len(rest) == len(said) == 1 and rest[-1]["accuracy"] == whole[-1]["accuracy"]
-    assert [call["date"] for call in rest[-1]["went_on_from"]] == [whole[0]["date"]]
+    assert [call["date"] for call in rest[-1]["resumed_from"]] == [whole[0]["date"]]
     assert asked(whole[-1]) == ([], [])
     anew, said = asked(whole[0], shots=1)
-    assert len(anew) == len(said) == 2 and "went_on_from" not in anew[-1]
+    assert len(anew) == len(said) == 2 and "resumed_from" not in anew[-1]

@@ -115,11 +115,11 @@ def test_every_answer_is_of_one_range(changes: dict, name: str):
 
 
 def test_other_ranges_are_kept_where_they_are_of_the_same_prompts():
-    told = [evaluation._record(a) for a in (answer(20, 21), answer(700, 640), answer(24, 30, kind="summaries"))]
-    assert all(set(row) <= {"kind", "prompt", "target", "count", "tokens", "ended", "natural"} for row in told)
-    assert evaluation._others(told, [answer(20, 20)]) == [answer(700, 640), answer(24, 30, kind="summaries")]
-    assert evaluation._others(told, [answer(9, 9, kind="summaries")]) == [answer(20, 21), answer(700, 640)]
-    assert evaluation._others(told, [answer(20, 20), answer(20, 20, prompt=1)]) == []
+    rows = [evaluation._record(a) for a in (answer(20, 21), answer(700, 640), answer(24, 30, kind="summaries"))]
+    assert all(set(row) <= {"kind", "prompt", "target", "count", "tokens", "ended", "natural"} for row in rows)
+    assert evaluation._others(rows, [answer(20, 20)]) == [answer(700, 640), answer(24, 30, kind="summaries")]
+    assert evaluation._others(rows, [answer(9, 9, kind="summaries")]) == [answer(20, 21), answer(700, 640)]
+    assert evaluation._others(rows, [answer(20, 20), answer(20, 20, prompt=1)]) == []
     assert evaluation._others([], [answer(20, 20)]) == []
 
 

@@ -116,11 +116,11 @@ def test_a_failed_load_takes_no_models_place_and_is_logged(
 
     with monkeypatch.context() as broken:
         broken.setattr(transformers.AutoTokenizer, "from_pretrained", fails)
-        with pytest.raises(ModelError, match="could not be loaded") as told:
+        with pytest.raises(ModelError, match="could not be loaded") as refusal:
             models.load(asked, "fp32")
     assert "Traceback" in caplog.text
     if isinstance(error, ImportError):
-        assert "start the lab again" in str(told.value) and "delete" not in str(told.value)
+        assert "start the lab again" in str(refusal.value) and "delete" not in str(refusal.value)
     assert models.load(held, "fp32") is before
     assert models.load(asked, "fp32").model.dtype == torch.float32
 

@@ -26,10 +26,10 @@ def test_a_minute_writes_at_most_so_much_and_the_rest_is_counted(written):
     log.write("")
     whole = sum(len(text) for text, _ in written)
     notes = re.findall(r"\n\[([\d,]+) characters left out\]\n", out.getvalue())
-    told = len(out.getvalue()) - sum(len(f"\n[{note} characters left out]\n") for note in notes)
-    assert told + sum(int(note.replace(",", "")) for note in notes) == whole
+    characters = len(out.getvalue()) - sum(len(f"\n[{note} characters left out]\n") for note in notes)
+    assert characters + sum(int(note.replace(",", "")) for note in notes) == whole
     minutes = 1 + sum(later for _, later in written) // MINUTE
-    assert told <= MOST * minutes
+    assert characters <= MOST * minutes
 
 
 def test_little_is_written_as_it_comes():
@@ -47,7 +47,7 @@ def test_a_message_that_comes_again_is_written_a_few_times_a_minute(messages):
     for number, (message, later) in enumerate(messages):
         now[0] += later
         recent = [then for then in written.setdefault(message, []) if now[0] - then < MINUTE]
-        told = repeats.filter(logging.LogRecord("asyncio", logging.ERROR, "", 0, message, (number,), None))
-        assert told == (len(recent) < 3)
-        if told:
+        shown = repeats.filter(logging.LogRecord("asyncio", logging.ERROR, "", 0, message, (number,), None))
+        assert shown == (len(recent) < 3)
+        if shown:
             written[message].append(now[0])

@@ -64,7 +64,7 @@ def test_a_run_goes_on_and_a_judge_is_heard(models):
     assert plain["judged"] > 0 and -1 <= plain["similarity"] <= 1
     *_, again = evaluate(*given, before=json.loads(json.dumps(first)), score=long, report=said.append)
     assert again["answers"]["plain"] == whole["answers"]["plain"]
-    assert len(again["went_on_from"]) == 1
+    assert len(again["resumed_from"]) == 1
     *_, more = evaluate(*given, before=json.loads(json.dumps(half)), score=long, report=said.append)
     assert more["answers"] == whole["answers"] and more["summary"] == whole["summary"]
     with pytest.raises(ValueError, match="other settings or prompts: give another --out"):

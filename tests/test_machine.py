@@ -17,5 +17,5 @@ def test_a_commit_is_named_and_left_empty_where_there_is_none(tmp_path, monkeypa
 def test_a_result_that_goes_on_keeps_the_calls_it_came_of():
     first = {"command": "python one", "commit": "a", "date": "b"}
     second = machine.provenance(0, first)
-    assert second["went_on_from"] == [first]
-    assert machine.provenance(0, second)["went_on_from"] == [first, {k: second[k] for k in machine.CALL}]
+    assert second["resumed_from"] == [first]
+    assert machine.provenance(0, second)["resumed_from"] == [first, {k: second[k] for k in machine.CALL}]

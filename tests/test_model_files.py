@@ -124,7 +124,7 @@ def test_stored_kinds_need_bitsandbytes(tiny, monkeypatch: pytest.MonkeyPatch):
 def test_4bit_runs_at_every_width_on_every_cpu(
     family: str, widths: dict[str, int], tiny_folder: Callable, monkeypatch: pytest.MonkeyPatch
 ):
-    """bitsandbytes packs weights anew on CPUs with AVX512-BF16: here it is told that this one has it."""
+    """bitsandbytes packs weights anew on CPUs with AVX512-BF16: here it is made to believe that this one has it."""
     folder = tiny_folder(family, **widths)
     expected = run(folder, precision="4bit")
     monkeypatch.setattr("bitsandbytes.nn.modules.has_avx512bf16", lambda: True)

@@ -38,7 +38,7 @@ def demo(names, runs) -> lab_page.Page:
     return lab_page.build(lab, available, runs)
 
 
-def told(visitor: Visitor, name: str) -> str:
+def shown(visitor: Visitor, name: str) -> str:
     """The whole text of a response."""
     return visitor.page.evaluate("(n) => document.querySelector(`#text-${n} .ll-text`).textContent", name)
 
@@ -48,15 +48,15 @@ def test_text_beyond_16_bits_arrives_whole_in_a_run_its_replay_and_a_comparison(
     page = visitor.page
     visitor.generate()
     assert f"after {len(PIECES)} tokens" in visitor.ends()
-    assert told(visitor, "run") == ANSWER and visitor.tokens == len(PIECES)
+    assert shown(visitor, "run") == ANSWER and visitor.tokens == len(PIECES)
     visitor.settles("length")
     assert f"{len(PIECES)} tokens produced" in page.inner_text("#chart-length .ll-words")
     page.click("#replay")
     page.wait_for_selector("#stop:enabled")
-    assert f"after {len(PIECES)} tokens" in visitor.ends() and told(visitor, "run") == ANSWER
+    assert f"after {len(PIECES)} tokens" in visitor.ends() and shown(visitor, "run") == ANSWER
     page.get_by_role("tab", name="Compare").click()
     page.fill("#c-cap input", "200")
     page.click("#c-go")
     expect(page.locator("#figures-compare .ll-message")).to_contain_text("Setting C of C")
     page.wait_for_selector("#c-go:not([disabled])")
-    assert [told(visitor, f"c-{name}") for name in "abc"] == [ANSWER] * 3
+    assert [shown(visitor, f"c-{name}") for name in "abc"] == [ANSWER] * 3

@@ -71,8 +71,8 @@ def test_a_run_ends_within_a_step_when_its_reader_is_gone(served: Served, ask, w
     assert (len(run.view.series) if run.view else 0) <= written
     served.lab.free()
     event = Visitor(served).calls(max_new_tokens=2).json()["event_id"]
-    with Visitor(served).reading(event) as told:
-        assert [*told][-1][0]["finish"]["tokens"] == 2
+    with Visitor(served).reading(event) as messages:
+        assert [*messages][-1][0]["finish"]["tokens"] == 2
 
 
 def test_a_long_reading_ends_when_its_reader_is_gone(served: Served):
@@ -92,18 +92,18 @@ def test_a_run_that_nobody_reads_computes_nothing_and_is_let_go(held_lab):
             assert len(served.runs) == 0
             eventually(lambda: not served.queue.event_ids_to_events, "the end of what nobody reads")
             assert not served.queue.pending_event_ids_session[page.session]
-        with Visitor(served).reading(event) as told:
-            assert "404" in next(told)
+        with Visitor(served).reading(event) as messages:
+            assert "404" in next(messages)
 
 
 def test_a_run_begins_when_it_is_read_and_those_behind_it_need_not_wait(served: Served):
     first = Visitor(served)
     event = first.calls(max_new_tokens=3).json()["event_id"]
     second = Visitor(served)
-    with second.reading(second.calls(max_new_tokens=2).json()["event_id"]) as told:
-        assert [*told][-1][0]["finish"]["tokens"] == 2
-    with first.reading(event) as told:
-        assert [*told][-1][0]["finish"]["tokens"] == 3
+    with second.reading(second.calls(max_new_tokens=2).json()["event_id"]) as messages:
+        assert [*messages][-1][0]["finish"]["tokens"] == 2
+    with first.reading(event) as messages:
+        assert [*messages][-1][0]["finish"]["tokens"] == 3
 
 
 def test_who_reads_slowly_gets_the_newest_and_loses_nothing(served: Served):
@@ -114,8 +114,8 @@ def test_who_reads_slowly_gets_the_newest_and_loses_nothing(served: Served):
     eventually(lambda: len(served.runs), "the run")
     eventually(lambda: not len(served.runs), "the end of the run, which waits for no reader")
     assert sum(message.msg == "process_generating" for message in [*messages._queue]) == 2
-    with visitor.reading() as told:
-        last = next(each for each in told if each["msg"] == "process_completed")
+    with visitor.reading() as messages:
+        last = next(each for each in messages if each["msg"] == "process_completed")
     [final] = last["output"]["data"]
     assert [step["index"] for step in final["steps"]] == [*range(1, 61)] and final["finish"]["tokens"] == 60
     served.queue.present.readers.clear()
@@ -136,13 +136,13 @@ def loaded(visitor: Visitor) -> None:
 
 
 def called(visitor: Visitor) -> None:
-    with visitor.reading(visitor.calls(max_new_tokens=2, probes=True).json()["event_id"]) as told:
-        assert [*told][-1][0]["finish"]["tokens"] == 2
+    with visitor.reading(visitor.calls(max_new_tokens=2, probes=True).json()["event_id"]) as messages:
+        assert [*messages][-1][0]["finish"]["tokens"] == 2
 
 
 def cut(visitor: Visitor) -> None:
-    with by_event(visitor) as told:
-        next(told)
+    with by_event(visitor) as messages:
+        next(messages)
 
 
 def deaf(visitor: Visitor) -> None:

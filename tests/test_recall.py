@@ -50,15 +50,15 @@ def test_a_passkey_lies_at_its_depth_and_the_prompt_has_its_length(lab, ids, dep
     text = tokenizer.decode(found)
     assert len(found) == len(ids) and text.count("12345") == 2 and text.endswith(recall.QUESTION)
     assert text.index("12345") / len(text) == pytest.approx(depth, abs=0.12)
-    told = tokenizer.decode(found[-back:])
-    assert told.startswith("\n\nThe pass key is 12345.") and told.count("12345") == 2
+    sentence = tokenizer.decode(found[-back:])
+    assert sentence.startswith("\n\nThe pass key is 12345.") and sentence.count("12345") == 2
 
 
 def test_lambda_tells_no_passkey_outside_its_window(lab, ids, monkeypatch):
     monkeypatch.setattr(recall, "DEPTHS", (0.1,))
     rows = {name: passkeys(lab, "embedded", name, [ids[:512]], [512, 1024], keys=2) for name in ("plain", "Λ 128")}
     assert all(len(found) == 1 and found[0]["back"] > 128 for found in rows.values())
-    assert rows["plain"][0]["told"] > rows["Λ 128"][0]["told"] == 0
+    assert rows["plain"][0]["recalled"] > rows["Λ 128"][0]["recalled"] == 0
 
 
 def test_a_part_is_measured_anew_and_the_other_kept(lab, monkeypatch):

@@ -48,19 +48,19 @@ def test_replays_that_wait_keep_no_thread_and_end_when_nobody_reads(served: Serv
         assert threading.active_count() < RUNS
         assert Visitor(served).answered("show")
         event = Visitor(served).calls(max_new_tokens=1).json()["event_id"]
-        with Visitor(served).reading(event) as told:
-            assert [*told][-1][0]["finish"]["tokens"] == 1
+        with Visitor(served).reading(event) as messages:
+            assert [*messages][-1][0]["finish"]["tokens"] == 1
     eventually(lambda: not len(served.runs), "the end of all replays")
 
 
 def test_a_visitor_has_one_replay_at_a_time(served: Served):
     visitor = Visitor(served)
     assert visitor.presses("again", [None]).status_code == 200
-    with visitor.reading() as told:
+    with visitor.reading() as messages:
         eventually(lambda: len(served.runs))
         first = served.runs.of(visitor.session, "generate")
         assert visitor.presses("again", [None]).status_code == 200
-        assert next(each for each in told if each["msg"] == "process_completed")["success"]
+        assert next(each for each in messages if each["msg"] == "process_completed")["success"]
         assert first.control.stopped and len(served.runs) == 1
 
 

@@ -110,6 +110,6 @@ def test_rows_are_told_apart_only_where_every_test_counts():
     some = {"answers": [row | {"own_end": i < 7} for i, row in enumerate(rows)]}
     pair = beside(some, never)
     assert (pair.only, pair.base_only, pair.p) == (7, 0, pytest.approx(2 / 2**7))
-    assert pair.apart(1) == "more" and pair.apart(4) == "not told apart"
+    assert pair.apart(1) == "more" and pair.apart(4) == "not distinguished"
     assert beside(never, some).apart(1) == "fewer"
-    assert beside(never, never).apart(1) == "not told apart"
+    assert beside(never, never).apart(1) == "not distinguished"

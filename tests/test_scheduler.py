@@ -187,9 +187,9 @@ def test_what_goes_wrong_in_a_part_is_the_run_s(tiny):
         try:
             yield from together([part(5), part(10**6)])
         except IndexError:
-            yield "told"
+            yield "asked"
 
-    assert list(Scheduler(runner).stream(both())) == ["told"]
+    assert list(Scheduler(runner).stream(both())) == ["asked"]
 
 
 def test_a_run_goes_no_further_than_its_reader(tiny):

@@ -168,7 +168,7 @@ class Made(TorchDispatchMode):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_last_content_token_shows_one_and_the_next_output_is_the_end_mark(kind):
-    """What a training sample shows before its end mark is what a run shows when `produced − target` becomes 0."""
+    """What a training sample shows before its EOS is what a run shows when `produced − target` becomes 0."""
     n, target, d = 5, 9, 64
     s = settings_of(kind)
     whole = signal_rows(s, torch.arange(n + target), n, target, d)
@@ -566,7 +566,7 @@ def written(lab, settings):
 
 
 def generated(model, ids, tokens=FEW):
-    """What transformers writes greedily, without the end mark."""
+    """What transformers writes greedily, without EOS."""
     out = model.generate(
         ids, attention_mask=torch.ones_like(ids), max_new_tokens=tokens, do_sample=False, pad_token_id=2
     )
@@ -700,8 +700,8 @@ def stands_out(kind: str, targets: range, d: int = 576) -> tuple[float, float]:
     known = torch.cat([torch.cat(rows), torch.ones(sum(targets), 1)], 1).double()
     last = torch.cat([torch.arange(n) == n - 1 for n in targets])
     normal = known.T @ known + 1e-6 * torch.eye(d + 1, dtype=torch.float64)
-    told = known @ torch.linalg.solve(normal, known.T @ last.double())
-    return float(told[last].min()), float(told[~last].max())
+    readout = known @ torch.linalg.solve(normal, known.T @ last.double())
+    return float(readout[last].min()), float(readout[~last].max())
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -37,8 +37,8 @@ def exported(visitor: Visitor, number: int) -> Path:
     functions = [function._id for function in visitor.served.page.fns.values() if function.name == "export"]
     body = {"fn_index": functions[number], "data": [None], "session_hash": visitor.session}
     assert visitor.http.post(f"{API}/queue/join", json=body).status_code == 200
-    with visitor.reading() as told:
-        last = next(each for each in told if each["msg"] == "process_completed")
+    with visitor.reading() as messages:
+        last = next(each for each in messages if each["msg"] == "process_completed")
     return Path(last["output"]["data"][0]["path"])
 
 

@@ -125,8 +125,8 @@ def test_a_cap_amid_the_thinking_is_told(run):
 def test_the_terminal_writes_the_answer_and_tells_the_thinking(folder: str, tmp_path: Path, capsys):
     asked = ["generate", "--allow-model", folder, "--model", folder, "--prompt", "hi", "--thinking"]
     assert main([*asked, "--save", str(tmp_path / "run.json")]) == 0
-    out, told = capsys.readouterr()
-    assert out.strip() == "".join(ANSWER).strip() and " tokens of thinking · 5 tokens" in told
+    out, summary = capsys.readouterr()
+    assert out.strip() == "".join(ANSWER).strip() and " tokens of thinking · 5 tokens" in summary
     assert main([*asked, "--json"]) == 0
     *steps, finish = map(json.loads, capsys.readouterr().out.splitlines())
     assert sum(step["thinking"] for step in steps) == finish["thinking_tokens"] > 0

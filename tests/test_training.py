@@ -235,8 +235,8 @@ def test_the_loss_is_that_of_the_whole_model_row_by_row(method, tmp_path):
     run = training._Run(loaded, letters(), settings, tmp_path / "t")
     rows = [Row((5, 6, 7, 8), (9, 10, 11)), Row((5, 6), (12, 13, 14, 15, 16))]
     with torch.no_grad(), torch.autocast("cpu", enabled=False):
-        nll, strayed, is_end = run._nll(rows, 0.0)
-    assert not strayed.any()
+        nll, kl, is_end = run._nll(rows, 0.0)
+    assert not kl.any()
     assert is_end.tolist() == [False] * 3 + [True] + [False] * 5 + [True]
     attach_signal(loaded.model)
     expected = []
@@ -260,13 +260,13 @@ def test_the_divergence_is_that_from_the_untouched_model(tmp_path, listed):
             logits = same.lora.get_base_model()(torch.tensor([[*prompt, *response]])).logits[0, len(prompt) - 1 :]
         ends.append(logits.float().softmax(-1)[:, listed].reshape(len(logits), -1).sum(-1))
     with torch.no_grad():
-        strayed = same._nll(rows, 0.0)[1]
-    # All that an untouched model strays from itself without its end marks is their share.
-    torch.testing.assert_close(strayed, -torch.log1p(-torch.cat(ends)), atol=1e-3, rtol=0.1)
+        kl = same._nll(rows, 0.0)[1]
+    # All that a base model strays from itself without its EOS tokens is their share.
+    torch.testing.assert_close(kl, -torch.log1p(-torch.cat(ends)), atol=1e-3, rtol=0.1)
     other = training._Run(tiny_loaded(), letters(), quick("ldpe", match=1.0, gain=4.0), tmp_path / "other")
     with torch.no_grad():
-        nll, strayed, is_end = other._nll(rows, 0.0)
-    assert strayed.shape == nll.shape == is_end.shape and (strayed > 1e-4).all()
+        nll, kl, is_end = other._nll(rows, 0.0)
+    assert kl.shape == nll.shape == is_end.shape and (kl > 1e-4).all()
 
 
 def test_max_new_tokens_plus_plus_lengthens_counts_and_pre_is_noisy(tmp_path):
@@ -308,7 +308,7 @@ def test_an_adapter_starts_as_the_model_itself(tmp_path):
 
 
 def policy_nll(row, end: int, policy: Policy) -> torch.Tensor:
-    """Nats of a row's response and the end mark, read under a policy in fp32."""
+    """Nats of a row's response and EOS, read under a policy in fp32."""
     prompt, response, *_ = row
     reader = Runner(tiny_loaded(), exact=True)
     ids = torch.tensor([*prompt, *response])

@@ -3,7 +3,7 @@
 import numpy as np
 
 from backend import jsonlines
-from backend.evaluation.variants import CAP, TARGETS, interval, measure, told
+from backend.evaluation.variants import CAP, TARGETS, errors, interval, measure
 
 
 def test_both_of_a_pair_are_given_the_same_and_asked_the_same(tmp_path, tiny_folder):
@@ -23,10 +23,10 @@ def test_both_of_a_pair_are_given_the_same_and_asked_the_same(tmp_path, tiny_fol
 
 def test_an_answer_that_the_cap_cut_counts_as_longer_than_the_cap():
     found = np.array([TARGETS, [target + 3 for target in TARGETS], [CAP + 1] * len(TARGETS), [1] * len(TARGETS)])
-    errors = told("scale", found)
-    assert errors["error"].tolist() == [0, 3, CAP + 1 - np.mean(TARGETS), np.mean(TARGETS) - 1]
-    assert errors["ended"].tolist() == [1, 1, 0, 1] and errors["over"].tolist() == [0, 1, 1, 0]
-    assert told("shift", found)["below"].tolist() == [0, 0, 0, np.mean(TARGETS) - 1]
+    scale = errors("scale", found)
+    assert scale["error"].tolist() == [0, 3, CAP + 1 - np.mean(TARGETS), np.mean(TARGETS) - 1]
+    assert scale["ended"].tolist() == [1, 1, 0, 1] and scale["over"].tolist() == [0, 1, 1, 0]
+    assert errors("shift", found)["below"].tolist() == [0, 0, 0, np.mean(TARGETS) - 1]
 
 
 def test_an_interval_holds_the_mean_of_as_many_draws():

@@ -48,11 +48,11 @@ def test_the_report_tells_both_with_what_they_rest_on(tmp_path):
     row = {"method": "ldpe", "prompts": 6, "bf16": [5, 9] * 6, "int4": [6, 9, 5, 13, 5, 9] * 2}
     (tmp_path / "visitors.json").write_text(json.dumps(class_of))
     (tmp_path / "rounding.json").write_text(json.dumps({"targets": [5, 9], "rows": [row]}))
-    told = report.text(tmp_path)
-    assert f"{median(range(2, 9)):.2f} (" in told and f"{median(range(7, 14)):.2f} (" in told
-    assert told.count("; 7 rounds)") == 3
-    assert "of 40 tokens at once" in told and "`python -m x --written 40`" in told
-    [line] = [line for line in told.splitlines() if line.startswith("| `ldpe` |")]
+    page = report.text(tmp_path)
+    assert f"{median(range(2, 9)):.2f} (" in page and f"{median(range(7, 14)):.2f} (" in page
+    assert page.count("; 7 rounds)") == 3
+    assert "of 40 tokens at once" in page and "`python -m x --written 40`" in page
+    [line] = [line for line in page.splitlines() if line.startswith("| `ldpe` |")]
     cells = [cell.strip() for cell in line.split("|")[2:-1]]
     # No errors, and 1 0 0 4 0 0 twice: five sixths of a token more.
     assert cells[:2] == ["0.00", "0.83"] and cells[2].startswith("0.83 (") and cells[2].endswith("; 6 prompts)")

@@ -86,7 +86,7 @@ class Visitor:
 
     @contextmanager
     def reading(self, event: str | None = None) -> Iterator[Iterator[Any]]:
-        """What the session, or one event of the documented endpoint, is told; gone with the block."""
+        """What the session, or one event of the documented endpoint, gets to read; gone with the block."""
         where, query = (f"call/generate/{event}", {}) if event else ("queue/data", {"session_hash": self.session})
         with (
             httpx.Client(base_url=self.served.address, timeout=PATIENCE) as http,
@@ -106,5 +106,5 @@ class Visitor:
     def answered(self, name: str, data: Sequence[Any] = ()) -> bool:
         """Whether a press is answered as it should be."""
         assert self.presses(name, data).status_code == 200
-        with self.reading() as told:
-            return next(each["success"] for each in told if each["msg"] == "process_completed")
+        with self.reading() as messages:
+            return next(each["success"] for each in messages if each["msg"] == "process_completed")

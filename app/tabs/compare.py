@@ -74,6 +74,30 @@ def build(lab: Any, runs: Runs, adapters: Adapters, opens: Callable[..., Any]) -
     """Makes the tab where it is called. opens: the event of the page's opening."""
     choice = model.build(lab.models.names(), "c-", LAYER)
     methods = _methods(adapters(choice.model.value))
+    common, slots_shown, buttons = _common(choice)
+    live.figures("compare", (("setting", "Writing"), ("tokens", "Tokens"), ("speed", "Tokens/s")))
+    queue = gr.HTML("", apply_default_css=False, elem_classes=["ll", "ll-queue"])
+    slots, columns = _slots(methods, choice)
+    own = [part for slot in slots for part in slot.inputs]
+    inputs = [*choice.inputs, *common, slots_shown, *own]
+    with gr.Row(elem_classes=["ll-grid", "ll-large"]):
+        for name, title, hint, _ in CHARTS:
+            live.chart(name, title, hint)
+        preview = live.chart(
+            "c-positions",
+            "Perceived positions",
+            "How far each earlier token seems from the last one",
+            _preview(_settings([part.value for part in inputs])),
+        )
+    stream = live.stream(Frame({name: charts.encode(draw([])) for name, *_, draw in CHARTS}))
+
+    _follow_form(choice, inputs, slots_shown, columns, preview)
+    _follow(choice, lab, adapters, slots, opens)
+    buttons.starts(runs, _comparing(lab, runs), inputs, [stream], queue, "compare")
+
+
+def _common(choice: ModelChoice) -> tuple[list[Any], gr.Radio, Buttons]:
+    """What all settings share, in the order of COMMON after the model's; how many there are; the buttons."""
     with gr.Row(elem_classes=["ll-panel", "ll-common"]):
         prompt = gr.Textbox(controls.DEFAULT_PROMPT, label="Prompt", lines=2, max_lines=6, scale=4, elem_id="c-prompt")
         unit = gr.Dropdown(
@@ -96,8 +120,10 @@ def build(lab: Any, runs: Runs, adapters: Adapters, opens: Callable[..., Any]) -
         with gr.Row(elem_classes=["ll-buttons"]):
             go = gr.Button("Compare", variant="primary", elem_classes=["ll-go"], elem_id="c-go", min_width=110)
             stop = gr.Button("Stop", elem_classes=["ll-stop"], elem_id="c-stop", min_width=70, interactive=False)
-    live.figures("compare", (("setting", "Writing"), ("tokens", "Tokens"), ("speed", "Tokens/s")))
-    queue = gr.HTML("", apply_default_css=False, elem_classes=["ll", "ll-queue"])
+    return [prompt, unit, seed, temperature, cap], slots_shown, Buttons(PLACE, go, stop)
+
+
+def _slots(methods: list[tuple[str, str]], choice: ModelChoice) -> tuple[list[Slot], list[gr.Column]]:
     with gr.Row(elem_classes=["ll-slots"]):
         slots, columns = [], []
         for name, defaults in zip(NAMES, DEFAULTS, strict=False):
@@ -108,20 +134,14 @@ def build(lab: Any, runs: Runs, adapters: Adapters, opens: Callable[..., Any]) -
                 slots.append(_slot(defaults, methods, choice))
                 live.response(f"c-{name.lower()}", f"Response {name}")
             columns.append(column)
-    own = [part for slot in slots for part in slot.inputs]
-    inputs = [*choice.inputs, prompt, unit, seed, temperature, cap, slots_shown, *own]
-    with gr.Row(elem_classes=["ll-grid", "ll-large"]):
-        for name, title, hint, _ in CHARTS:
-            live.chart(name, title, hint)
-        preview = live.chart(
-            "c-positions",
-            "Perceived positions",
-            "How far each earlier token seems from the last one",
-            _preview(_settings([part.value for part in inputs])),
-        )
-    stream = live.stream(Frame({name: charts.encode(draw([])) for name, *_, draw in CHARTS}))
-    quiet = QUIET | {"queue": False}
+    return slots, columns
 
+
+def _follow_form(
+    choice: ModelChoice, inputs: Sequence[Any], slots_shown: gr.Radio, columns: Sequence[gr.Column], preview: gr.HTML
+) -> None:
+    """Shows as many settings as are chosen, and what each makes of positions."""
+    cap, quiet = inputs[COMMON.index("max_new_tokens")], QUIET | {"queue": False}
     slots_shown.change(
         lambda chosen: [gr.update(visible=i < chosen) for i in range(len(NAMES))], [slots_shown], columns, **quiet
     )
@@ -136,7 +156,10 @@ def build(lab: Any, runs: Runs, adapters: Adapters, opens: Callable[..., Any]) -
         preprocess=False,
         **quiet,
     )
-    _follow(choice, lab, adapters, slots, opens)
+
+
+def _comparing(lab: Any, runs: Runs) -> Callable[..., Iterator[str]]:
+    """The event of the button: the frames of a comparison."""
 
     def compare(request: gr.Request, *values: Any) -> Iterator[str]:
         try:
@@ -151,14 +174,7 @@ def build(lab: Any, runs: Runs, adapters: Adapters, opens: Callable[..., Any]) -
             toasts.warn(words, "The comparison could not be made")
             yield Frame({"compare": live.fill(state="bad", message=words)}).encode()
 
-    Buttons(PLACE, go, stop).starts(
-        runs,
-        compare,
-        inputs,
-        [stream],
-        queue,
-        "compare",
-    )
+    return compare
 
 
 def _slot(defaults: dict[str, Any], methods: list[tuple[str, str]], choice: ModelChoice) -> Slot:

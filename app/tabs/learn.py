@@ -27,7 +27,7 @@ LESSONS = (
         "Words of the lab",
         r"""
 The **prompt** is everything the model reads before it answers: $n$ tokens. The **response** is what it writes:
-$y_1 \dots y_m$, the end mark not counted. The **target** is the wanted length of the response and the **signed
+$y_1 \dots y_m$, EOS not counted. The **target** is the wanted length of the response and the **signed
 error** is produced minus target. The **cap** on new tokens always holds, whatever the method.
 """,
         "Press Generate, point at a token of the answer and read how likely it was and how many remain.",
@@ -39,7 +39,7 @@ error** is produced minus target. The **cap** on new tokens always holds, whatev
 Each input token's embedding gets a vector that says how many tokens are still to come. With target $\ell$ and
 position $i$, LDPE counts $c = n + \ell + 1 - i$ over prompt and response; ORPE counts over the response alone. The
 count becomes $\mathrm{PE}(c, 2k) = \sin(c / 10000^{2k/d})$ and $\mathrm{PE}(c, 2k{+}1) = \cos(\cdot)$, scaled to
-the size of the embeddings. At the last token the count is 1, and the next output is the end mark.
+the size of the embeddings. At the last token the count is 1, and the next output is EOS.
 """,
         (
             "Choose LDPE or ORPE, set the target to 60 and move the slider while the model writes: the count is "
@@ -60,7 +60,7 @@ such, and this model has not learnt to see it.
     Lesson(
         "PRE: progress as an impulse",
         r"""
-Only the share $r = t/\ell$ written so far is told to the model: dimension pair $k$ gets $(\cos kr, \sin kr)$, the
+Only the share $r = t/\ell$ written so far is given to the model: dimension pair $k$ gets $(\cos kr, \sin kr)$, the
 impulse response of a single frequency $\omega = r\,d/2$. The prompt gets $r = 0$. Since $r$ never leaves $[0, 1]$,
 targets longer than those seen in training look familiar.
 """,
@@ -79,7 +79,7 @@ the count says, but never later. At inference the number is an upper bound that 
     Lesson(
         "Asked, and Decay: the baselines",
         r"""
-*Asked* writes the target into the prompt and hopes. *Decay* multiplies the score of the end mark by a factor that
+*Asked* writes the target into the prompt and hopes. *Decay* multiplies the score of EOS by a factor that
 grows exponentially past the target: it ends late rather than well.
 """,
         "Run Decay with target 80, then press “Wrap up now” early in a long answer.",

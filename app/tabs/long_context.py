@@ -192,8 +192,8 @@ def _allowed(can: Capabilities, chosen: Sequence[str]) -> dict[str, Any]:
     off = {option["id"]: option["off"] for option in controls.pic_options(can)}
     reasons = {name: off[changes.get("pic", "none")] for name, changes in POLICIES.items()}
     names = [name for name, reason in reasons.items() if not reason]
-    told = " ".join(dict.fromkeys(filter(None, reasons.values())))
-    return {"choices": names, "value": [name for name in chosen if name in names], "info": told or None}
+    info = " ".join(dict.fromkeys(filter(None, reasons.values())))
+    return {"choices": names, "value": [name for name in chosen if name in names], "info": info or None}
 
 
 def _drawn(readings: Sequence[Passage], trained: int | None, run: int = 0) -> dict[str, str]:
@@ -215,8 +215,8 @@ def _answers(todo: Task, readings: Sequence[Passage]) -> dict[str, str]:
     rows = [["The number" if todo.number else "The text itself", todo.own, ""]] if todo.own else []
     for reading in readings:
         if reading.written:
-            told = ("Told" if todo.number in reading.written else "Not told") if todo.number else ""
-            rows.append([reading.name, reading.written, told])
+            verdict = ("Recalled" if todo.number in reading.written else "Not recalled") if todo.number else ""
+            rows.append([reading.name, reading.written, verdict])
     return {"l-answers": orjson.dumps(rows).decode()}
 
 
@@ -247,12 +247,12 @@ def _ended(readings: Sequence[Passage], stopped: bool) -> dict[str, Any]:
 
 
 def _conclusion(readings: Sequence[Passage]) -> str:
-    told = [
+    sentences = [
         f"{reading.name} perplexity {reading.perplexity:,.4g}, {reading.speed[-1]:,.0f} tokens/s at the end, "
         f"{reading.cache[-1] / 2**20:.1f} MiB of cache"
         for reading in readings
     ]
-    return f"Over {readings[0].read:,} tokens: {'; '.join(told)}."
+    return f"Over {readings[0].read:,} tokens: {'; '.join(sentences)}."
 
 
 def _estimate(length: int, window: int, sinks: int, ratio: float, chosen: list[str], named: str) -> str:

@@ -16,9 +16,9 @@ def position_ids(tokens: int, policy: Policy) -> np.ndarray:
     """Position ids [tokens] as the last of them sees them (004 eq. 9, contiguous), in float64."""
     place = np.arange(tokens, dtype=np.float64)
     near = int(policy.near_start(tokens - 1))
-    squeezed = policy.initial + (place - policy.initial) / policy.ratio
+    compressed = policy.initial + (place - policy.initial) / policy.ratio
     after = policy.initial + (near - policy.initial) / policy.ratio + (place - near)
-    return np.where(place < policy.initial, place, np.where(place < near, squeezed, after))
+    return np.where(place < policy.initial, place, np.where(place < near, compressed, after))
 
 
 class Algorithm1:

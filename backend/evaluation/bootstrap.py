@@ -26,7 +26,7 @@ class Bounded(NamedTuple):
 
     @property
     def known(self) -> bool:
-        """Whether it has bounds, without which it is not to be told as a finding."""
+        """Whether it has bounds, without which it is not to be called a finding."""
         return None not in self
 
     def differs(self, same: float) -> bool:

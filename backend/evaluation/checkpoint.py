@@ -14,7 +14,7 @@ from backend.embedded import cache
 
 
 def place(*what: object) -> Path:
-    """The file for what is told apart by these."""
+    """The file for what is distinguished by these."""
     name = hashlib.sha256(repr(what).encode()).hexdigest()[:16]
     return cache() / "readings" / f"{name}.pt"
 

@@ -6,18 +6,24 @@ import argparse
 import json
 import math
 import tempfile
-from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from backend.evaluation.command_long_texts import (
+    add_computation,
+    add_diagnoses,
+    add_perplexity,
+    add_recall,
+    chosen_policies,
+)
 from backend.evaluation.files import RESULTS, keep, resumed, writable
 from backend.refused import Refused
 from backend.settings import LONG_METHODS, MAX_LANDING, Method, Unit
 from backend.terminal import say
 
 if TYPE_CHECKING:
-    from backend.engine import Lab
+    pass
 
 RANGES = ("range", "beyond", "words", "characters", "changed", "summaries")
 
@@ -40,10 +46,10 @@ def add(commands: Any) -> None:
     length.add_argument("--out", type=Path, default=RESULTS / "length", help="folder for <method>[_landing].json")
     _add_joint_rate(kinds.add_parser("joint_rate", help="answers of the length asked for that end as a reader accepts"))
     _add_harness(kinds.add_parser("harness", help="what an adapter costs in multiple-choice tasks"))
-    _add_recall(kinds.add_parser("recall", help="what a model makes of a long text"))
-    _add_perplexity(kinds.add_parser("perplexity", help="how fluent a model stays as a text goes on"))
-    _add_computation(kinds.add_parser("computation", help="what Λ and truncation make of the same computation"))
-    _add_diagnoses(kinds.add_parser("diagnoses", help="what breaks inside a model far into a text"))
+    add_recall(kinds.add_parser("recall", help="what a model makes of a long text"))
+    add_perplexity(kinds.add_parser("perplexity", help="how fluent a model stays as a text goes on"))
+    add_computation(kinds.add_parser("computation", help="what Λ and truncation make of the same computation"))
+    add_diagnoses(kinds.add_parser("diagnoses", help="what breaks inside a model far into a text"))
     _add_longform(kinds.add_parser("longform", help="what position policies do to long answers"))
     _add_endmark(kinds.add_parser("endmark", help="whether a signal alone tells where a response ends"))
     _add_shapes(kinds.add_parser("shapes", help="which layers and rank of a LoRA to ship"))
@@ -133,142 +139,6 @@ def _harness(options: argparse.Namespace) -> int:
     return 0
 
 
-def _add_recall(command: argparse.ArgumentParser) -> None:
-    command.set_defaults(run=_recall)
-    _add_texts(command, documents=6, longest=8192)
-    command.add_argument("--only", choices=("continuations", "passkeys"), help="measure one part, keep the other")
-    command.add_argument("--keys", type=int, default=6, help="numbers hidden at each depth (6)")
-    command.add_argument("--out", type=Path, default=RESULTS / "recall.json", help="file to write")
-
-
-def _add_texts(command: argparse.ArgumentParser, documents: int, longest: int) -> None:
-    """What both measures of long texts ask for. documents, longest: their defaults."""
-    command.add_argument("--model", default="embedded")
-    command.add_argument("--data", type=Path, help="folder with *.txt, in the place of Python's documentation")
-    command.add_argument(
-        "--documents", type=int, default=documents, help=f"texts of the folder to read ({documents})"
-    )
-    command.add_argument("--lengths", type=int, nargs="+", help="tokens after which to measure (2048, 4096, …)")
-    command.add_argument(
-        "--longest", type=int, default=longest, help=f"where plain attention stops, and what costs as much ({longest})"
-    )
-
-
-def _lengths(options: argparse.Namespace, usual: Sequence[int], shortest: int) -> list[int]:
-    """The lengths asked for, or the usual ones, ascending. ValueError for one below the shortest."""
-    chosen = sorted(options.lengths or usual)
-    if chosen[0] < shortest:
-        raise Refused(f"--lengths {chosen[0]}: give lengths from {shortest:,}")
-    return chosen
-
-
-def _texts(options: argparse.Namespace) -> tuple[Lab, dict[str, str]]:
-    """A lab, and the texts by name."""
-    from backend.engine import Lab
-    from backend.evaluation.fluency import documents
-    from backend.models import Models, allowed
-
-    if options.documents < 1:
-        raise Refused(f"--documents {options.documents}: give at least 1")
-    return Lab(Models(allowed(more=[options.model]))), documents(options.data, options.documents)
-
-
-def _recall(options: argparse.Namespace) -> int:
-    from backend.evaluation.recall import LENGTHS, earlier, evaluate
-
-    if options.keys < 1:
-        raise Refused(f"--keys {options.keys}: give at least 1")
-    lengths = {part: _lengths(options, LENGTHS[part], 64) for part in ([options.only] if options.only else LENGTHS)}
-    writable(options.out)
-    before = resumed(options.out, earlier)
-    lab, texts = _texts(options)
-    for result in evaluate(lab, options.model, texts, lengths, options.longest, options.keys, before, say):
-        keep(options.out, result)
-    return 0
-
-
-def _add_perplexity(command: argparse.ArgumentParser) -> None:
-    command.set_defaults(run=_perplexity)
-    _add_texts(command, documents=3, longest=32768)
-    command.add_argument("--policy", action="append", help="may repeat (all)")
-    command.add_argument("--ablation", action="store_true", help="compare the parts of Λ in the place of policies")
-    command.add_argument("--out", type=Path, help="file to write or go on with (perplexity.json or ablation.json)")
-
-
-def _perplexity(options: argparse.Namespace) -> int:
-    from backend.engine import CHUNK
-    from backend.evaluation.fluency import ABLATION, LENGTHS, POLICIES, TAIL, earlier, evaluate
-
-    policies = _policies(options, ABLATION if options.ablation else POLICIES)
-    out = options.out or RESULTS / ("ablation.json" if options.ablation else "perplexity.json")
-    lengths = _lengths(options, LENGTHS, TAIL)
-    if odd := next((length for length in lengths if length % CHUNK), None):
-        raise Refused(f"--lengths {odd}: give multiples of {CHUNK}, by which a text is read")
-    writable(out)
-    lab, texts = _texts(options)
-    before = resumed(out, lambda found: earlier(found, options.model))
-    result = None
-    for result in evaluate(lab, options.model, texts, policies, lengths, options.longest, before, say):
-        keep(out, result)
-    if result is None:
-        raise Refused("nothing to measure: give longer texts, smaller --lengths or a larger --longest")
-    for row in [*result["perplexity"], *result["same_tokens"]]:
-        say(json.dumps(row, ensure_ascii=False))
-    return 0
-
-
-def _add_computation(command: argparse.ArgumentParser) -> None:
-    command.set_defaults(run=_computation)
-    command.add_argument("--model", default="embedded")
-    command.add_argument("--data", type=Path, help="folder with *.txt, in the place of Python's documentation")
-    command.add_argument("--documents", type=int, default=6, help="texts of the folder to read (6)")
-    command.add_argument("--windows", type=int, nargs="+", help="tokens of context (256, 512, …)")
-    command.add_argument("--out", type=Path, default=RESULTS / "computation.json", help="file to write or go on with")
-
-
-def _computation(options: argparse.Namespace) -> int:
-    from backend.evaluation.computation import STOP, WINDOWS, earlier, evaluate
-
-    windows = options.windows or WINDOWS
-    if odd := next((window for window in windows if window < 4 or window > STOP), None):
-        raise Refused(f"--windows {odd}: give 4 to {STOP:,}")
-    writable(options.out)
-    before = resumed(options.out, lambda found: earlier(found, options.model))
-    lab, texts = _texts(options)
-    result = before
-    for result in evaluate(lab, options.model, texts, windows, before, say):
-        keep(options.out, result)
-    if result is None:
-        raise Refused(f"nothing to measure: give texts of at least {STOP:,} tokens")
-    return 0
-
-
-def _add_diagnoses(command: argparse.ArgumentParser) -> None:
-    command.set_defaults(run=_diagnoses)
-    command.add_argument("--model", default="embedded")
-    command.add_argument("--data", type=Path, help="folder with *.txt, in the place of Python's documentation")
-    command.add_argument("--documents", type=int, default=3, help="texts of the folder to read (3)")
-    command.add_argument("--length", type=int, default=16384, help="tokens of each text (16384)")
-    command.add_argument("--head", type=int, default=0, help="whose logits are kept, of every layer (0)")
-    command.add_argument("--out", type=Path, default=RESULTS / "diagnoses.json", help="file to write")
-
-
-def _diagnoses(options: argparse.Namespace) -> int:
-    from backend.engine import Lab
-    from backend.evaluation.diagnoses import evaluate
-    from backend.evaluation.fluency import documents
-    from backend.models import Models, allowed
-
-    for name, least in (("documents", 1), ("length", 64), ("head", 0)):
-        if getattr(options, name) < least:
-            raise Refused(f"--{name} {getattr(options, name)}: give at least {least}")
-    writable(options.out)
-    lab, texts = Lab(Models(allowed(more=[options.model]))), documents(options.data, options.documents)
-    for result in evaluate(lab, options.model, texts, options.length, options.head, say):
-        keep(options.out, result)
-    return 0
-
-
 def _add_endmark(command: argparse.ArgumentParser) -> None:
     command.set_defaults(run=_endmark)
     command.add_argument("--model", default="embedded")
@@ -350,7 +220,7 @@ def _longform(options: argparse.Namespace) -> int:
     if options.recount:
         return 0
     known = trained() if options.trained else policies()
-    compared = {name: known[name] for name in _policies(options, known)}
+    compared = {name: known[name] for name in chosen_policies(options, known)}
     out = options.out or RESULTS / ("pic_sft.json" if options.trained else "longform.json")
     for name in ("prompts", "cap"):
         if getattr(options, name) < 1:
@@ -370,14 +240,6 @@ def _longform(options: argparse.Namespace) -> int:
     for result in evaluate(Lab(Models(allowed(more=[options.model]))), prompts, compared, common, before, score, say):
         keep(out, result)
     return 0
-
-
-def _policies(options: argparse.Namespace, known: Collection[str]) -> list[str]:
-    """The policies asked for, or all that are known."""
-    chosen = options.policy or list(known)
-    if wrong := [name for name in chosen if name not in known]:
-        raise Refused(f"there is no policy {wrong[0]!r}: choose of {', '.join(known)}")
-    return chosen
 
 
 def _length(options: argparse.Namespace) -> int:

@@ -94,8 +94,8 @@ def main() -> None:
     for window in given.windows:
         for row in rows(runner, text, window, sorted(given.contexts), given.rounds):
             result["rows"].append(row)
-            told = f"reading {row['reading_over']:.3f}, writing {row['writing_over']:.3f} times the first"
-            say(f"window {window:,}, {row['context']:,} tokens: {told}")
+            times = f"reading {row['reading_over']:.3f}, writing {row['writing_over']:.3f} times the first"
+            say(f"window {window:,}, {row['context']:,} tokens: {times}")
         keep(given.out, result)
 
 

@@ -170,7 +170,7 @@ def measured(
     call: Mapping[str, str],
     report: Callable[[str], None],
 ) -> Reading:
-    """Read what a task names of a document's ids [n]; report is told after every PROGRESS tokens.
+    """Read what a task names of a document's ids [n]; report is called after every PROGRESS tokens.
 
     text: its fingerprint. call: the one under way. Goes on from the last checkpoint of a call that was stopped.
     """
@@ -261,7 +261,7 @@ def evaluate(
 ) -> Iterator[dict[str, Any]]:
     """The result document after each reading, the last one whole. before: a document to go on from.
 
-    Its provenance is that of this call; those of the calls it went on from are kept under `went_on_from`.
+    Its provenance is that of this call; those of the calls it went on from are kept under `resumed_from`.
     """
     before = before or {"readings": []}
     readings = [Reading(**row) for row in before["readings"]]
@@ -269,7 +269,7 @@ def evaluate(
     if other := next((r.document for r in readings if prints.get(r.document, r.text) != r.text), None):
         raise Refused(f"what is to be gone on from was read of another text named {other}: give another --out")
     result = provenance(seed=0, before=before if readings else None)
-    told = sorted({*lengths, *_lengths(before)})
+    measured_at = sorted({*lengths, *_lengths(before)})
     ids = {
         name: tokenise(lab, text, RunSettings(prompt="-", model=model), max(lengths)) for name, text in texts.items()
     }
@@ -285,8 +285,8 @@ def evaluate(
         result |= {
             "model": model,
             "window": WINDOW,
-            "perplexity": summary(readings, told),
-            "same_tokens": same_tokens(readings, told),
+            "perplexity": summary(readings, measured_at),
+            "same_tokens": same_tokens(readings, measured_at),
             "readings": [asdict(reading) for reading in readings],
         }
         yield result

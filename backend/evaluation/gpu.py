@@ -108,7 +108,7 @@ def cases(
     report: Callable[[str], None] = say,
 ) -> Iterator[Speed]:
     """Each way by turns with transformers and its flash attention, or, where the caches of both do not fit, alone; left
-    out where not even that fits, which report is told. Of transformers' own rows the last of a context, when the GPU is
+    out where not even that fits, which is reported. Of transformers' own rows the last of a context, when the GPU is
     warm."""
     with device:
         model = shaped(shape, "sdpa")

@@ -131,7 +131,7 @@ def evaluate(
     shots: int = 0,
     before: Mapping[str, Any] | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Accuracies of the untouched model, and of each adapter without and with what it was trained with: its signal, or
+    """Accuracies of the base model, and of each adapter without and with what it was trained with: its signal, or
     its position ids; the result document after each. ValueError for a method that has neither.
 
     shots: other questions of the task, answered, before each. They make it long enough for dynamic position ids, which

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from backend.evaluation.computation import spared, whole
-from backend.evaluation.markdown import UNKNOWN, Results, figure, fine, percent, table, told
+from backend.evaluation.markdown import UNKNOWN, Results, estimate, figure, fine, percent, table
 from backend.evaluation.report_joint import FOLDER as JOINT
 from backend.evaluation.report_joint import share_of
 from backend.evaluation.report_reading import NOVELS, lengths, over_fresh, over_lambda
@@ -47,28 +47,28 @@ def _rows(results: Results) -> Iterator[tuple[str, str, str]]:
         found = spared(computed["rows"]).get(WINDOW)
         yield (
             f"Truncation's operations for the perplexity of a Λ window of {WINDOW:,}, over Λ's",
-            told(found, texts, "novels") if found else UNKNOWN,
+            estimate(found, texts, "novels") if found else UNKNOWN,
             "python -m backend evaluate computation",
         )
     if (flat := results.get("flatness.json")) and current(flat):
         far = max(row["context"] for row in flat["rows"])
         ways = {"prefill": "reading", "decode": "writing"}
-        ratios = (f"{name} {told(*over_first(flat, WINDOW, far, way), 'rounds')}" for name, way in ways.items())
+        ratios = (f"{name} {estimate(*over_first(flat, WINDOW, far, way), 'rounds')}" for name, way in ways.items())
         yield f"Time of a Λ token after {far:,} tokens over after 4,096", ", ".join(ratios), "make bench-flat"
     if visitors := results.get("visitors.json"):
         what = (
             f"Tokens per second of {visitors['visitors']} visitors' runs of {visitors['written']} tokens at once over "
             "one by one, bf16, two cores"
         )
-        yield what, told(*throughput(visitors), "rounds"), visitors["command"]
+        yield what, estimate(*throughput(visitors), "rounds"), visitors["command"]
     if (bench := results.get("bench.json")) and current(bench):
         rates = {(rate["case"], rate["context"]): rate["decode_rounds"] for rate in bench["short"]}
         ours, theirs = (rates.get((case, WINDOW), []) for case in ("engine bf16", "transformers bf16"))
         what = f"Decode throughput after {WINDOW:,} tokens over transformers', bf16, two cores"
-        yield what, told(*times(ours, theirs), "rounds", figure), "make bench"
+        yield what, estimate(*times(ours, theirs), "rounds", figure), "make bench"
     if ends := results.get("endmark.json"):
         found_ends = [
-            f"`{signal}` {told(found, ends['lengths'], 'lengths', percent)}"
+            f"`{signal}` {estimate(found, ends['lengths'], 'lengths', percent)}"
             for signal, found in best_readers(ends).items()
         ]
         what = "Ends that the best of four small readers finds in a length signal alone"
@@ -80,8 +80,8 @@ def _reading(novels: Any) -> Iterator[tuple[str, str, str]]:
     plain = [at for at in lengths(novels) if over_lambda(novels, "plain", at)[0].known]
     for at in plain[-2:]:
         beyond = f"{at // TRAINED} times what it was trained on" if at > TRAINED else "as many as it was trained on"
-        found = told(*over_lambda(novels, "plain", at), "novels", figure)
+        found = estimate(*over_lambda(novels, "plain", at), "novels", figure)
         yield f"Perplexity of plain attention after {at:,} tokens, {beyond}, over Λ's", found, command
     far = lengths(novels)[-1]
-    found = told(*over_fresh(novels, far), "novels", fine)
+    found = estimate(*over_fresh(novels, far), "novels", fine)
     yield f"Λ's perplexity after {far:,} tokens, over the same tokens of a text begun 8,192 before", found, command

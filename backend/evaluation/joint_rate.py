@@ -317,8 +317,8 @@ class Compared:
         return met
 
     def blind(self, result: Mapping[str, Any], count: int = 60, seed: int = 0) -> list[dict[str, str]]:
-        """Texts to be read by someone who is not told which is which: answers of the method, complete ones of the base
-        model and random cuts of these, `count` of each at most, in random order; 'is' tells them apart afterwards."""
+        """Texts to be read by someone who does not know which is which: answers of the method, complete ones of the
+        base model and random cuts of these, `count` of each at most, in random order; 'is' says which is which."""
         draw = random.Random(seed)
         complete = [one for one in self.base.values() if one.own_end and len(one.ids) > 1]
         groups = {

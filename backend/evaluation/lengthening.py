@@ -121,8 +121,8 @@ def beside(answers: Iterable[Answer], reference: Iterable[Answer]) -> dict[str, 
         **{f"{key}_ratio": ratio(*_columns(pairs, key)) for key in ("distinct2", "similarity")},
         "perplexity_ratio": bounded(_perplexities, *_columns(pairs, "nats", "tokens")),
     }
-    told = {key: value for name, each in found.items() for key, value in each.keys(name).items()}
-    return {"compared": len(pairs), "horizon": horizon, **told, **_as_004(pairs)}
+    columns = {key: value for name, each in found.items() for key, value in each.keys(name).items()}
+    return {"compared": len(pairs), "horizon": horizon, **columns, **_as_004(pairs)}
 
 
 def _columns(pairs: Sequence[Pair], *keys: str) -> list[list[float]]:

@@ -221,7 +221,7 @@ def _summaries(
     for name, mine in rows.items():
         if len(mine) == prompts:
             found[name] = summary(mine, reference)
-            told = (f"{key} {value:.3g}" for key, value in found[name].items() if value is not None)
-            report(f"{name}: {', '.join(told)}")
+            figures = (f"{key} {value:.3g}" for key, value in found[name].items() if value is not None)
+            report(f"{name}: {', '.join(figures)}")
         report(counted(name, "answers", prompts, len(mine), "not written yet: run the command again"))
     return found

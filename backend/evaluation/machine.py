@@ -23,10 +23,10 @@ CALL = ("command", "commit", "date")
 def provenance(seed: int, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Command, commit, machine, versions and seed, to be stored beside every result.
 
-    before: a result that this one goes on from; the calls it came of are kept under `went_on_from`.
+    before: a result that this one goes on from; the calls it came of are kept under `resumed_from`.
     """
     transformers = importlib.metadata.version("transformers")
-    calls = [*before.get("went_on_from", []), {key: before.get(key) for key in CALL}] if before else []
+    calls = [*before.get("resumed_from", []), {key: before.get(key) for key in CALL}] if before else []
     return {
         "command": " ".join(["python", *_command()]),
         "commit": _commit(),
@@ -41,7 +41,7 @@ def provenance(seed: int, before: Mapping[str, Any] | None = None) -> dict[str, 
             "load_before": os.getloadavg()[0],
         },
         "versions": {"python": platform.python_version(), "torch": torch.__version__, "transformers": transformers},
-        **({"went_on_from": calls} if calls else {}),
+        **({"resumed_from": calls} if calls else {}),
     }
 
 

@@ -50,7 +50,7 @@ def points(share: Any) -> str:
     return UNKNOWN if figure(share) == UNKNOWN else f"{100 * share:+.0f}".replace("-", "−")
 
 
-def told(found: Bounded, count: int | None, of: str, show: Callable[[Any], str] = decimal) -> str:
+def estimate(found: Bounded, count: int | None, of: str, show: Callable[[Any], str] = decimal) -> str:
     """A figure with its interval and what it rests on: "0.75 (0.52 to 1.08; 32 prompts)"; "–" without one."""
     if not found.known:
         return UNKNOWN
@@ -58,9 +58,9 @@ def told(found: Bounded, count: int | None, of: str, show: Callable[[Any], str] 
 
 
 def verdict(found: Bounded, more: str, less: str, same: float = 1.0) -> str:
-    """What an interval says of two rows: which has more, or that they cannot be told apart."""
+    """What an interval says of two rows: which has more, or that they cannot be distinguished."""
     if not found.known or not found.differs(same):
-        return "not told apart"
+        return "not distinguished"
     return more if found.value is not None and found.value > same else less
 
 

@@ -109,7 +109,7 @@ def perplexity(
 ) -> list[Likelihood]:
     """Likelihood of each response's token ids given its prompt's, in order, under a causal LM.
 
-    What is a response's token is the caller's choice: an end mark counts where it is given. Rows of like length share
+    What is a response's token is the caller's choice: an EOS token counts where it is given. Rows of like length share
     a batch of at most 4096 tokens, padded on the right, where causal attention does not look. Only the rows before
     response tokens meet the head, 256 at a time: memory does not grow with the number or the length of responses.
     The model's logits must be its output embeddings' product, as in all families the lab runs by itself. ValueError

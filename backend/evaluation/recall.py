@@ -39,7 +39,7 @@ LENGTHS = {"continuations": (2048, 4096, 8192, 16384, 32768), "passkeys": (128, 
 WRITTEN = 100
 DEPTHS = (0.1, 0.3, 0.5, 0.7, 0.9)
 # Tokens written where a passkey is asked for; lengths of a text that fillers are drawn from.
-TOLD, STRETCHES = 12, 16
+ANSWER_TOKENS, STRETCHES = 12, 16
 POLICIES: dict[str, dict[str, Any]] = {"plain": {}, "Λ": {"window": WINDOW}, TRUNCATION: {}}
 # Of passkeys: windows so small that a model tells under plain attention what lies outside them.
 WINDOWS: dict[str, dict[str, Any]] = {"plain": {}, "Λ 256": {"window": 256}, "Λ 128": {"window": 128}}
@@ -118,23 +118,23 @@ def continuations(
 def passkeys(
     lab: Lab, model: str, policy: str, texts: Sequence[Tensor], lengths: Sequence[int], keys: int
 ) -> list[dict[str, Any]]:
-    """Share of `keys` hidden numbers that are told, by length and how deep they lie (0: at the start), with the tokens
+    """Share of `keys` hidden numbers recalled, by length and how deep they lie (0: at the start), with the tokens
     `back` from where they begin to the end. A length that none of texts [n] has is left out."""
     tokenizer, rows = lab.models.load(model).tokenizer, []
     reads = Reader(lab, RunSettings(prompt="-", model=model, **WINDOWS[policy]), truncated=False)
     for length in lengths:
         fitting = [ids for ids in texts if len(ids) >= length]
         for depth in DEPTHS if fitting else ():
-            told = []
+            recalled = []
             for draw in range(keys):
                 # The same under every policy.
                 chance = random.Random(f"{length} {depth} {draw}")
                 key = str(chance.randrange(10_000, 100_000))
                 ids, back = hidden(tokenizer, key, _stretch(chance, fitting, length), depth)
-                (tokens,) = reads.after(ids, [length], TOLD)
-                told.append(key in tokenizer.decode(tokens))
-            share = statistics.mean(told)
-            rows.append({"policy": policy, "tokens": length, "depth": depth, "back": back, "told": share})
+                (tokens,) = reads.after(ids, [length], ANSWER_TOKENS)
+                recalled.append(key in tokenizer.decode(tokens))
+            share = statistics.mean(recalled)
+            rows.append({"policy": policy, "tokens": length, "depth": depth, "back": back, "recalled": share})
     return rows
 
 
@@ -147,7 +147,7 @@ def _stretch(chance: random.Random, texts: Sequence[Tensor], length: int) -> Ten
 
 def hidden(tokenizer, key: str, filler: Tensor, depth: float) -> tuple[Tensor, int]:
     """Ids [n] of a text to go on with: of filler [n] as much as has place, a number in it, and the question at its end;
-    and how many tokens there are from where the number is told to the end. No chat template: in one, the embedded
+    and how many tokens there are from where the number stands to the end. No chat template: in one, the embedded
     model tells none."""
     line, question = (
         tokenizer(f"\n\n{text}", add_special_tokens=False)["input_ids"]
@@ -180,7 +180,7 @@ def continuing(
 def telling(
     lab: Lab, model: str, texts: Mapping[str, str], lengths: Sequence[int], keys: int, report: Callable[[str], None]
 ) -> Iterator[dict[str, Any]]:
-    """Which passkeys are told, after each policy. keys: numbers hidden at each depth."""
+    """Which passkeys are recalled, after each policy. keys: numbers hidden at each depth."""
     ids = list(_tokenised(lab, model, texts, STRETCHES * max(lengths)).values())
     windows = {policy: settings.get("window") for policy, settings in WINDOWS.items()}
     part = provenance(seed=0) | {"model": model, "keys": keys, "windows": windows, "rows": []}

@@ -36,7 +36,7 @@ HEAD = """# Measured
 Made by `python -m backend report` of the files in this folder; not to be edited. The model is SmolLM2-135M-Instruct
 (135 million parameters, trained on 8,192 tokens) unless a section says otherwise. Intervals hold 95 % of draws of
 prompts or texts (percentile bootstrap, paired), or of a share are Wilson's. Where an interval holds the value of no
-difference, the rows are not told apart. What does not rest on at least 100 prompts, or on six long texts, is no
+difference, the rows are not distinguished. What does not rest on at least 100 prompts, or on six long texts, is no
 headline. What went wrong is in [LOG.md](LOG.md).
 """
 
@@ -89,8 +89,8 @@ def write(folder: Path = RESULTS, readme: Path = README) -> None:
     _, end, after = rest.partition(END)
     if not end:
         raise Refused(f"{readme} has no place for headlines: put {BEGIN} and {END} into it")
-    told = headlines(read(folder)).strip()
-    readme.write_text(f"{before}{BEGIN}\n{told}\n{end}{after}", "utf-8")
+    lines = headlines(read(folder)).strip()
+    readme.write_text(f"{before}{BEGIN}\n{lines}\n{end}{after}", "utf-8")
 
 
 def _read(file: Path) -> Any:
@@ -130,7 +130,7 @@ def _source(found: Mapping[str, Any]) -> Iterable[str]:
         machine = part.get("machine") or {}
         where = machine.get("gpu") or machine.get("processor") or ""
         line = (str(part.get("commit", ""))[:10], str(part.get("date", ""))[:10], where)
-        earlier = ", resumed" if part.get("went_on_from") else ""
+        earlier = ", resumed" if part.get("resumed_from") else ""
         yield f"`{part.get('command', '')}` ({', '.join(filter(None, line))}{earlier})"
 
 

@@ -10,7 +10,7 @@ from scipy.stats import binomtest
 
 from backend.evaluation.bootstrap import Bounded, difference
 from backend.evaluation.joint_rate import Answer
-from backend.evaluation.markdown import UNKNOWN, Part, Results, decimal, figure, percent, points, table, told
+from backend.evaluation.markdown import UNKNOWN, Part, Results, decimal, estimate, figure, percent, points, table
 
 NAMES = (
     "none", "prompted", "prompted_landing", "prompted_tuned", "ldpe", "ldpe_landing", "orpe", "orpe_landing", "pre",
@@ -46,9 +46,9 @@ class Beside(NamedTuple):
     prompts: int
 
     def apart(self, tests: int) -> str:
-        """Whether the two are told apart where so many tests are made at once (Bonferroni)."""
+        """Whether the two are distinguished where so many tests are made at once (Bonferroni)."""
         if self.p * tests >= APART:
-            return "not told apart"
+            return "not distinguished"
         return "more" if self.only > self.base_only else "fewer"
 
 
@@ -94,15 +94,15 @@ def _pairs(results: Results) -> str:
     rows = []
     for name, found in others.items():
         pair = beside(found, base)
-        gain = told(pair.gain, pair.prompts, "prompts", points)
+        gain = estimate(pair.gain, pair.prompts, "prompts", points)
         rows.append([_named(name), gain, f"{pair.only}", f"{pair.base_only}", figure(pair.p), pair.apart(tests)])
     words = (
         "Conditions 1 to 3 beside `none`, the base model, on the same prompts, in points; an `mnt` row beside the base "
-        f"model held to the same limit. Of {tests} tests at once a row is told apart where McNemar's exact p is below "
-        f"{APART} / {tests}. Adapters are not compared with one another: they were trained on unequal numbers of texts "
-        "and from unequal starts."
+        f"model held to the same limit. Of {tests} tests at once a row is distinguished where McNemar's exact p is "
+        f"below {APART} / {tests}. Adapters are not compared with one another: they were trained on unequal numbers of "
+        "texts and from unequal starts."
     )
-    columns = ["beside none", "points", "only this row", "only none", "p", "told apart"]
+    columns = ["beside none", "points", "only this row", "only none", "p", "distinguished"]
     return f"{words}\n\n{table(columns, rows)}"
 
 

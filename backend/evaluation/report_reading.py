@@ -9,7 +9,7 @@ from typing import Any
 from backend.evaluation.bootstrap import Bounded, geometric, share
 from backend.evaluation.computation import curves, spared, whole
 from backend.evaluation.fluency import FRESH, Reading, by_document, by_document_fresh
-from backend.evaluation.markdown import Part, Results, decimal, figure, fine, percent, table, told, verdict
+from backend.evaluation.markdown import Part, Results, decimal, estimate, figure, fine, percent, table, verdict
 
 NOVELS, NOVEL, REFERENCE = "perplexity_novels.json", "perplexity.json", "perplexity_pydoc.json"
 PLAIN, LAMBDA = "plain", "Λ"
@@ -43,7 +43,7 @@ def computation(results: Results) -> str:
         for name, points in curves(read).items()
         for window, (cost, nats) in points.items()
     ]
-    times = [[f"{window:,}", told(found, texts, OF)] for window, found in spared(result["rows"]).items()]
+    times = [[f"{window:,}", estimate(found, texts, OF)] for window, found in spared(result["rows"]).items()]
     return "\n\n".join(
         [
             f"Tokens {result['first']:,} to {result['stop']:,} of {texts} novels (002 figure 4, which has BLEU).",
@@ -64,7 +64,7 @@ def recall(results: Results) -> str:
         for row in written.get("rows", ())
     ]  # fmt: skip
     keys = [
-        [policy, where, told(found, count, "keys", percent), told(plain, count, "keys", percent)]
+        [policy, where, estimate(found, count, "keys", percent), estimate(plain, count, "keys", percent)]
         for (policy, where), (found, plain, count) in _keys(hidden).items()
     ]
     return "\n\n".join(
@@ -74,7 +74,7 @@ def recall(results: Results) -> str:
             table(["policy", "tokens read", "texts", "BLEU, of 100", "ROUGE-Lsum, of 100"], rows),
             "Numbers hidden in texts of 128 to 1,024 tokens and asked for at their end; of texts longer than the "
             "window, by whether the number lies in it:",
-            table(["policy", "where", "told", "told by plain attention"], keys),
+            table(["policy", "where", "recalled", "recalled by plain attention"], keys),
         ]
     )
 
@@ -145,8 +145,8 @@ def _over_lambda(result: Mapping[str, Any]) -> str:
             found, count = over_lambda(result, policy, length)
             if found.known and length > min(lengths(result)):
                 apart = verdict(found, "more perplexed than Λ", "less perplexed than Λ")
-                rows.append([policy, f"{length:,}", told(found, count, OF, fine), apart])
-    return f"Times Λ's perplexity:\n\n{table(['attention', 'tokens', 'times Λ', 'told apart'], rows)}"
+                rows.append([policy, f"{length:,}", estimate(found, count, OF, fine), apart])
+    return f"Times Λ's perplexity:\n\n{table(['attention', 'tokens', 'times Λ', 'distinguished'], rows)}"
 
 
 def _fresh(result: Mapping[str, Any]) -> str:
@@ -155,21 +155,21 @@ def _fresh(result: Mapping[str, Any]) -> str:
         found, count = over_fresh(result, length)
         if found.known:
             apart = verdict(found, "more perplexed far into the text", "less perplexed far into the text")
-            rows.append([f"{length:,}", told(found, count, OF, fine), apart])
+            rows.append([f"{length:,}", estimate(found, count, OF, fine), apart])
     words = f"Λ far into a text, over the same tokens of a text begun {FRESH:,} tokens before:"
-    return f"{words}\n\n{table(['tokens', 'times', 'told apart'], rows)}"
+    return f"{words}\n\n{table(['tokens', 'times', 'distinguished'], rows)}"
 
 
 def _keys(part: Mapping[str, Any]) -> dict[tuple[str, str], tuple[Bounded, Bounded, int]]:
-    """Of each windowed policy the numbers told within its window and outside it, by it and by plain attention."""
+    """Of each windowed policy the numbers recalled within its window and outside it, by it and by plain attention."""
     rows, keys = part.get("rows", ()), part.get("keys", 0)
-    plain = {(row["tokens"], row["depth"]): row["told"] for row in rows if row["policy"] == PLAIN}
+    plain = {(row["tokens"], row["depth"]): row["recalled"] for row in rows if row["policy"] == PLAIN}
     found: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for row in rows:
         window, place = part["windows"].get(row["policy"]), (row["tokens"], row["depth"])
         if window is not None and row["tokens"] > window and place in plain:
             where = "outside the window" if row["back"] > window else "within the window"
-            pair = round(row["told"] * keys), round(plain[place] * keys)
+            pair = round(row["recalled"] * keys), round(plain[place] * keys)
             found.setdefault((row["policy"], where), []).append(pair)
     totals = {key: (*map(sum, zip(*pairs, strict=True)), keys * len(pairs)) for key, pairs in found.items()}
     return {key: (share(own, count), share(other, count), count) for key, (own, other, count) in totals.items()}

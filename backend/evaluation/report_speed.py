@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from backend.evaluation.bootstrap import LEAST, Bounded, bounded
-from backend.evaluation.markdown import Part, Results, decimal, figure, table, told
+from backend.evaluation.markdown import Part, Results, decimal, estimate, figure, table
 
 PLAIN = "transformers bf16"
-# When decoding's products came to sum in one order for any number of sequences. What was timed before is told as that.
+# When decoding's products came to sum in one order for any number of sequences. What was timed before is named so.
 KERNELS = "2026-11-25T17:00:00+00:00"
 OLDER = (
     "Timed before decoding's products came to sum in one order for any number of sequences, by which one sequence "
@@ -70,8 +70,8 @@ def at_once(results: Results) -> str:
     result = results["visitors.json"]
     waits = times(*([each[name] for each in result["rounds"]] for name in ("last_first", "lone_first")))
     rows = [
-        ["tokens per second of all, times one by one", told(*throughput(result), ROUNDS)],
-        ["seconds until the last has its first token, times a lone visitor's", told(*waits, ROUNDS)],
+        ["tokens per second of all, times one by one", estimate(*throughput(result), ROUNDS)],
+        ["seconds until the last has its first token, times a lone visitor's", estimate(*waits, ROUNDS)],
     ]
     words = (
         f"{result['visitors']} runs of {result['written']} tokens in bf16, each of another question, methods, windows "
@@ -109,7 +109,7 @@ def _cost(row: Rate, first: Rate, way: str) -> tuple[str, str]:
     if row is first:
         return figure(median(row[way])), "1"
     found, count = times(row[way], first[way])
-    return figure(median(row[way])), told(found, count, ROUNDS)
+    return figure(median(row[way])), estimate(found, count, ROUNDS)
 
 
 def _rates(rates: Sequence[Rate]) -> str:
@@ -134,7 +134,7 @@ def _over_transformers(rates: Mapping[tuple[str, int], Rate], cases: Sequence[st
             ours, theirs = rates.get((case, context)), rates.get((PLAIN, context))
             both = ours and theirs and case != PLAIN
             found, count = times(ours["decode_rounds"], theirs["decode_rounds"]) if both else (Bounded(None), 0)  # type: ignore[index]
-            cells.append(told(found, count, ROUNDS))
+            cells.append(estimate(found, count, ROUNDS))
         if any(cell != "–" for cell in cells):
             rows.append([case, *cells])
     if not rows:

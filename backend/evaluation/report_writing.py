@@ -9,10 +9,21 @@ from typing import Any
 import numpy as np
 
 from backend.evaluation.bootstrap import Bounded, difference, share
-from backend.evaluation.markdown import UNKNOWN, Part, Results, decimal, figure, percent, points, table, told, verdict
+from backend.evaluation.markdown import (
+    UNKNOWN,
+    Part,
+    Results,
+    decimal,
+    estimate,
+    figure,
+    percent,
+    points,
+    table,
+    verdict,
+)
 from backend.evaluation.scores import s_l
 
-# The newest and largest run first: where it is there, it is what is told.
+# The newest and largest run first: where it is there, it is what is shown.
 LARGE, MANY, ALL, GREEDY = "long_answers.json", "longform_many.json", "longform.json", "longform_greedy.json"
 DYNAMIC = "dynamic contiguous s=4"
 ASKED = "longbench_write.json"
@@ -45,7 +56,7 @@ def survey(results: Results) -> str:
     if ALL in results:
         words += [
             "Every policy, with few prompts; measures as above. Of so many rows beside the same plain answers about "
-            "one in twenty is told apart by chance alone: this is a survey, not a ranking.",
+            "one in twenty is distinguished by chance alone: this is a survey, not a ranking.",
             _tables(results[ALL]),
         ]
     if GREEDY in results:
@@ -63,20 +74,20 @@ def finding(result: Mapping[str, Any]) -> str:
     """What dynamic PIC by 4 does to lengths and ends, in a sentence with its intervals."""
     row, plain = result["summary"][DYNAMIC], result["summary"]["plain"]
     ended, longer, up_to = (Bounded.of(row, key) for key in ("ended_more", "lengthening", "restricted_ratio"))
-    often = verdict(ended, "more often", "less often", 0.0).replace("not told apart", "as often, as far as can be told")
-    gain = told(ended, row["compared"], "prompts", points)
+    often = verdict(ended, "more often", "less often", 0.0).replace("not distinguished", "as often, so far")
+    gain = estimate(ended, row["compared"], "prompts", points)
     by = f"{percent(plain['ended'])} → {percent(row['ended'])}; points: {gain}"
-    length = verdict(up_to, "longer", "shorter").replace("not told apart", "neither longer nor shorter, so far")
+    length = verdict(up_to, "longer", "shorter").replace("not distinguished", "neither longer nor shorter, so far")
     cap = result["settings"]["max_new_tokens"]
-    theirs = told(Bounded.of(row, "lengthening_004"), row["compared_004"], "answers at least")
+    theirs = estimate(Bounded.of(row, "lengthening_004"), row["compared_004"], "answers at least")
     return (
         f"On this model PIC without training (dynamic, by 4) makes answers end by themselves {often} ({by}) and "
-        f"{length}: up to {row['horizon']:,.0f} words {told(up_to, row['compared'], 'prompts')} times as many, answers "
-        f"that the cap of {cap:,} tokens cut taken as censored; with these as they are "
-        f"{told(longer, row['compared'], 'prompts')} times, {verdict(longer, 'longer', 'shorter')}. 004's models, of 7 "
-        f"to 9 billion parameters, write {PUBLISHED[0]} to {PUBLISHED[1]} times as many by the same ratio (its table "
-        f"7, by its own rule, without intervals): {_holds(longer)}. By 004's rule, which drops what the cap cut, it "
-        f"is {theirs} here."
+        f"{length}: up to {row['horizon']:,.0f} words {estimate(up_to, row['compared'], 'prompts')} times as many, "
+        f"answers that the cap of {cap:,} tokens cut taken as censored; with these as they are "
+        f"{estimate(longer, row['compared'], 'prompts')} times, {verdict(longer, 'longer', 'shorter')}. 004's models, "
+        f"of 7 to 9 billion parameters, write {PUBLISHED[0]} to {PUBLISHED[1]} times as many by the same ratio (its "
+        f"table 7, by its own rule, without intervals): {_holds(longer)}. By 004's rule, which drops what the cap cut, "
+        f"it is {theirs} here."
     )
 
 
@@ -85,7 +96,7 @@ def _holds(longer: Bounded) -> str:
     if longer.low is None or longer.high is None:
         return "whether that holds here is not known"
     apart = longer.high < least or longer.low > most
-    return "over all answers that does not hold here" if apart else "over all answers it cannot be told from that here"
+    return "over all answers that does not hold here" if apart else "over all answers it cannot be seen from that here"
 
 
 def asked_for(results: Results) -> str:
@@ -102,12 +113,12 @@ def asked_for(results: Results) -> str:
     for policy, found in scores.items():
         gain = difference(found, scores[first]) if policy != first else Bounded(None)
         apart = UNKNOWN if policy == first else verdict(gain, "nearer", "farther", 0.0)
-        rows.append([policy, figure(fmean(found)), told(gain, len(found), "prompts", figure), apart])
+        rows.append([policy, figure(fmean(found)), estimate(gain, len(found), "prompts", figure), apart])
     words = (
         f"{prompts} of LongBench-Write's prompts; answers were cut at {cap:,} tokens, which prompts for more words "
         "cannot reach. S_l is of 100, over all answers, those cut too."
     )
-    columns = ["policy", "S_l", f"S_l more than {first}'s", "told apart"]
+    columns = ["policy", "S_l", f"S_l more than {first}'s", "distinguished"]
     return "\n\n".join([words, table(columns, rows), _tables(result)])
 
 
@@ -118,7 +129,7 @@ def endmark(results: Results) -> str:
     rows = []
     for row in result["rows"]:
         found = share(round(row["found"] * held), held)
-        rows.append([row["signal"], row["numbers"], row["reader"], told(found, held, "lengths", percent)])
+        rows.append([row["signal"], row["numbers"], row["reader"], estimate(found, held, "lengths", percent)])
     words = (
         "A small reader, trained alike on every signal, sees one position of a response, its token and its signal, and "
         f"is to say whether the response ends there. Shown: of {held} held-out lengths those found within one token. "
@@ -142,8 +153,8 @@ def _least(result: Mapping[str, Any]) -> str:
     for signal, found in best.items():
         others = [other for name, other in best.items() if name != signal]
         if all((found.high or 1) < (other.low or 0) for other in others):
-            return f"`{signal}` tells least: {told(found, result['lengths'], 'lengths', percent)} at best."
-    return "No signal is told apart from every other."
+            return f"`{signal}` tells least: {estimate(found, result['lengths'], 'lengths', percent)} at best."
+    return "No signal is distinguished from every other."
 
 
 def _kept(results: Results) -> str:
@@ -179,7 +190,7 @@ def _tables(result: Mapping[str, Any]) -> str:
 def _beside(summary: Mapping[str, Any], first: str) -> str:
     """Every other row over the first one's answers to the same prompts."""
     columns = [
-        f"over {first}", "words", "told apart", "mean up to a horizon", "ratio up to it", "ended, points",
+        f"over {first}", "words", "distinguished", "mean up to a horizon", "ratio up to it", "ended, points",
         "words, 004", "perplexity", "similarity to the prompt",
     ]  # fmt: skip
     rows = [[name, *_ratios(row)] for name, row in summary.items() if name != first]
@@ -189,16 +200,16 @@ def _beside(summary: Mapping[str, Any], first: str) -> str:
 def _ratios(row: Mapping[str, Any]) -> list[str]:
     count = row["compared"]
     longer, theirs = Bounded.of(row, "lengthening"), Bounded.of(row, "lengthening_004")
-    horizon = f"{told(Bounded.of(row, 'restricted_mean'), count, 'prompts', figure)} of {row['horizon']:,.0f}"
+    horizon = f"{estimate(Bounded.of(row, 'restricted_mean'), count, 'prompts', figure)} of {row['horizon']:,.0f}"
     return [
-        told(longer, count, "prompts"),
+        estimate(longer, count, "prompts"),
         verdict(longer, "longer", "shorter"),
         horizon,
-        told(Bounded.of(row, "restricted_ratio"), count, "prompts"),
-        told(Bounded.of(row, "ended_more"), count, "prompts", points),
-        told(theirs, row["compared_004"], "answers at least"),
-        told(Bounded.of(row, "perplexity_ratio"), count, "prompts"),
-        told(Bounded.of(row, "similarity_ratio"), count, "prompts"),
+        estimate(Bounded.of(row, "restricted_ratio"), count, "prompts"),
+        estimate(Bounded.of(row, "ended_more"), count, "prompts", points),
+        estimate(theirs, row["compared_004"], "answers at least"),
+        estimate(Bounded.of(row, "perplexity_ratio"), count, "prompts"),
+        estimate(Bounded.of(row, "similarity_ratio"), count, "prompts"),
     ]
 
 
@@ -225,7 +236,7 @@ def _rounded(row: Mapping[str, Any], targets: Sequence[int]) -> list[str]:
         f"`{row['method']}`",
         decimal(float(plain.mean())),
         decimal(float(rounded.mean())),
-        told(difference(*by_prompt), row["prompts"], "prompts"),
+        estimate(difference(*by_prompt), row["prompts"], "prompts"),
         decimal(float(np.median(apart))),
         decimal(float(np.percentile(apart, 95))),
     ]

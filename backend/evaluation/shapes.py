@@ -3,7 +3,7 @@
     python -m backend evaluate shapes --data CORPUS
 
 Writes assets/results/shapes.json and goes on where an earlier run stopped. Every shape is trained with LDPE on the same
-samples in the same order; what it costs is the size of its file, what it gives the loss of its end mark and how near it
+samples in the same order; what it costs is the size of its file, what it gives the loss of its EOS and how near it
 comes to short targets. Those of rank above 6 on all layers pass the 4 MB that an adapter may take.
 """
 

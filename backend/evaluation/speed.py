@@ -1,6 +1,6 @@
 """Decode and prefill speed of the engine beside transformers', in one process on this machine.
 
-All ways that are compared read the same tokens and then write by turns, greedily and without stopping at the end mark,
+All ways that are compared read the same tokens and then write by turns, greedily and without stopping at EOS,
 so that a round meets the machine alike for all of them. `make bench` runs this and the page on top (app.bench) and
 writes assets/results/bench.json; `make bench-long` runs the long contexts and writes assets/results/bench_long.json.
 """
@@ -500,7 +500,7 @@ def _cell(number: float | None, unit: int = 1) -> str:
 
 
 def measured(rows: Iterator[Speed], report: Callable[[str], None]) -> list[dict[str, Any]]:
-    """The cases as they are kept; report is told each row as it comes."""
+    """The cases as they are kept; report is given each row as it comes."""
     found = []
     for row in rows:
         found.append(asdict(row))
@@ -515,8 +515,8 @@ def begun(
     copy = copy_bandwidth(device)
     products = {dtype: product_rate(dtype, device) for dtype in (torch.bfloat16, torch.float32)}
     reached = {str(dtype).removeprefix("torch."): rate for dtype, rate in products.items()}
-    told = ", ".join(f"{rate / 1e9:.0f} billion in {name}" for name, rate in reached.items())
-    report(f"copy bandwidth {copy / 1e9:.1f} GB/s read and written; operations/s: {told}\n{table([])}")
+    speeds = ", ".join(f"{rate / 1e9:.0f} billion in {name}" for name, rate in reached.items())
+    report(f"copy bandwidth {copy / 1e9:.1f} GB/s read and written; operations/s: {speeds}\n{table([])}")
     head = provenance(seed=0) | {"copy_bytes_per_second": copy, "operations_per_second": reached}
     return Bench(text, copy, products, tokens), head | {"tokens_written": tokens}
 

@@ -3,7 +3,7 @@
     python -m backend.evaluation.variants --data ../shared/data/responses.jsonl
 
 Writes assets/results/paper_variants.json. A signal scaled by the whole table against one scaled by each prompt (eq. 5),
-both from the untouched model; Max New Tokens++ with shifts rounded up against the nearest number (eq. 7), both from the
+both from the base model; Max New Tokens++ with shifts rounded up against the nearest number (eq. 7), both from the
 lab's ORPE adapter. A trial of minutes: it tells the variants apart, not how good either can become.
 """
 
@@ -80,7 +80,7 @@ def lengths(models: Models, model: str, adapter: Adapter, asked: Sequence[str]) 
     return np.array([*side_by_side(tokens, cases)]).reshape(len(asked), len(TARGETS))
 
 
-def told(pair: str, found: np.ndarray) -> dict[str, np.ndarray]:
+def errors(pair: str, found: np.ndarray) -> dict[str, np.ndarray]:
     """What is measured of each prompt, by name: means over its answers."""
     off = found - np.array(TARGETS)
     shared = {"ended": (found <= CAP).mean(1), "over": (off > 0).mean(1)}
@@ -119,7 +119,7 @@ def measure(
                 before = start if pair == "shift" else None
                 settings = TrainSettings(method, model, count, seed=seed, start=before, **{**COMMON, **changes})
                 adapter = train(fresh().load(model, precision()), given, settings, Path(scratch) / name)
-                each.append(told(pair, lengths(fresh(), model, adapter, asked)))
+                each.append(errors(pair, lengths(fresh(), model, adapter, asked)))
                 rows[name] = {"settings": asdict(settings), "budget": asdict(budgets(adapter.path)[0])}
             rows[name] |= _means(each[-1])
         own, papers = each

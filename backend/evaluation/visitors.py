@@ -50,8 +50,8 @@ def evaluate(lab: Lab, asked: Sequence[RunSettings], rounds: int) -> Iterator[di
     found: list[dict[str, Any]] = []
     for number in range(rounds):
         order = ((1, "alone"), (len(asked), "together"))
-        told = {name: _round(lab, asked, workers) for workers, name in order[:: -1 if number % 2 else 1]}
-        alone, together = told["alone"], told["together"]
+        measured = {name: _round(lab, asked, workers) for workers, name in order[:: -1 if number % 2 else 1]}
+        alone, together = measured["alone"], measured["together"]
         found.append(
             {
                 "alone": alone["rate"],

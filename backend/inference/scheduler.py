@@ -69,7 +69,7 @@ class Reader(Protocol):
 
 @dataclass(eq=False)
 class _Row:
-    """A run under way. changed: told of its events. reads: what it waits for, several: whether it asked for a list.
+    """A run under way. changed: notified of its events. reads: what it waits for, several: whether it asked for a list.
     asked: somebody waits for its next event. left: nobody will again. slow: a step did not wait for it. chunks: read
     so far."""
 

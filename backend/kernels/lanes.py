@@ -16,7 +16,7 @@ POWERS = (0.99999926, 0.69312181, 0.24024745, 0.05591786, 0.0095701)
 
 
 def compiled_for(*wanted: str) -> bool:
-    """Whether code is compiled for a processor that has these: this one, unless numba was told otherwise."""
+    """Whether code is compiled for a processor that has these: this one, unless numba was set otherwise."""
     features = codegen.get_host_cpu_features() if config.CPU_FEATURES is None else config.CPU_FEATURES
     named = (config.CPU_NAME or binding.get_host_cpu_name()) != "generic"
     return named and {f"+{feature}" for feature in wanted} <= set(features.split(","))

@@ -15,7 +15,7 @@ from torch import Tensor
 from backend.cache import FramedCache, Phases
 from backend.kernels.attention import Past, Place
 from backend.kernels.compiled import compiled
-from backend.positions import CAPPED, NEAR, SQUEEZED
+from backend.positions import CLIPPED, COMPRESSED, NEAR
 
 
 class Pasts(NamedTuple):
@@ -83,7 +83,7 @@ def place(cache: FramedCache) -> Place:
     assert chunk is not None and cache.rope is not None and len(chunk.rows) == 1
     groups = chunk.groups
     pieces = [(p.lo, p.hi, index) for index, group in enumerate(groups) for p in chunk.pieces.get(group, ())]
-    moves = [move for group in (NEAR, SQUEEZED, CAPPED) for move in chunk.moves.get(group, ())]
+    moves = [move for group in (NEAR, COMPRESSED, CLIPPED) for move in chunk.moves.get(group, ())]
     # The type is always named: while another thread loads a model, the default is that model's.
     none = torch.empty(0, 2, cache.rope.width, dtype=torch.float32)
     still = none.new_ones(1, cache.rope.width), none.new_zeros(1, cache.rope.width)

@@ -3,8 +3,8 @@
 A key belongs to one of three groups, and moves through them in this order:
 
   NEAR      the frame it is born in: recent tokens, or all of them for plain, naive and NTK
-  SQUEEZED  the compressed middle of dynamic PIC (004 eq. 9); the initial tokens share its query frame
-  CAPPED    distance limit of Λ (002 §4.2): whatever is farther than the limit is seen at the limit
+  COMPRESSED  the compressed middle of dynamic PIC (004 eq. 9); the initial tokens share its query frame
+  CLIPPED    distance limit of Λ (002 §4.2): whatever is farther than the limit is seen at the limit
 
 Frames are position ids in float64. Sources: 002 (LM-Infinite) §4, 004 (PIC) §3.1.
 """
@@ -20,7 +20,7 @@ import numpy as np
 from backend.refused import Refused
 from backend.settings import RunSettings
 
-NEAR, SQUEEZED, CAPPED = 0, 1, 2
+NEAR, COMPRESSED, CLIPPED = 0, 1, 2
 
 
 class Segment(NamedTuple):
@@ -32,8 +32,8 @@ class Segment(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """Where the groups change, for each query t: tokens initial ≤ j < near are squeezed, j ≥ near are near;
-    the first tokens of each part, up to head/middle/tail, are capped. All nondecreasing in t."""
+    """Where the groups change, for each query t: tokens initial ≤ j < near are compressed, j ≥ near are near;
+    the first tokens of each part, up to head/middle/tail, are clipped. All nondecreasing in t."""
 
     near: Any
     head: Any
@@ -47,7 +47,7 @@ class Policy:
 
     kind: none, naive, ntk or dynamic. ratio s; initial, recent: token counts of dynamic PIC.
     window L, sinks n_global and limit (perceived distance, inf: none) of Λ; window None: every key is seen.
-    Under Λ the sinks count as initial context of dynamic PIC, so that they are never squeezed.
+    Under Λ the sinks count as initial context of dynamic PIC, so that they are never compressed.
     """
 
     kind: str = "none"
@@ -62,7 +62,7 @@ class Policy:
     def __post_init__(self) -> None:
         if self.kind == "dynamic" and self.literal and self.ratio < 1 and self.limit < self._narrow:
             raise Refused(
-                f"the literal reading with a ratio below 1 brings capped tokens near again: give a distance limit of "
+                f"the literal reading with a ratio below 1 brings clipped tokens near again: give a distance limit of "
                 f"at least {self._narrow}, or choose the contiguous reading"
             )
 
@@ -113,11 +113,11 @@ class Policy:
     def query_frame(self, t: Any, group: int) -> Any:
         """a(t) for queries t (int array) against keys of one group."""
         t = np.asarray(t, dtype=np.float64)
-        if group == CAPPED:
+        if group == CLIPPED:
             return np.full_like(t, self.limit)
         if self.kind == "naive":
             return t / self.ratio
-        if group == SQUEEZED and not self.literal:
+        if group == COMPRESSED and not self.literal:
             near = self.near_start(t)
             return self.initial + (near - self.initial) / self.ratio + (t - near)
         return t
@@ -125,13 +125,13 @@ class Policy:
     def key_frame(self, j: Any, group: int) -> Any:
         """b(j) for keys j (int array) of one group."""
         j = np.asarray(j, dtype=np.float64)
-        if group == CAPPED:
+        if group == CLIPPED:
             return np.zeros_like(j)
         if self.kind == "naive":
             return j / self.ratio
-        if group == SQUEEZED:
-            squeezed = j / self.ratio if self.literal else self.initial + (j - self.initial) / self.ratio
-            return np.where(j < self.initial, j, squeezed)
+        if group == COMPRESSED:
+            compressed = j / self.ratio if self.literal else self.initial + (j - self.initial) / self.ratio
+            return np.where(j < self.initial, j, compressed)
         return j
 
     def bounds(self, t: Any) -> Bounds:
@@ -141,16 +141,16 @@ class Policy:
         start = np.minimum(self.initial, near) if self.kind == "dynamic" else np.zeros_like(t)
         if math.isinf(self.limit):
             return Bounds(near, np.zeros_like(t), start, near)
-        reach = self.query_frame(t, SQUEEZED) - self.limit
+        reach = self.query_frame(t, COMPRESSED) - self.limit
         if self.kind != "dynamic":
             scale = self.ratio if self.kind == "naive" else 1.0
             tail = _count(t - scale * self.limit)
             return Bounds(near, np.zeros_like(t), start, np.clip(tail, 0, t + 1))
-        squeezed = self.ratio * reach if self.literal else self.initial + self.ratio * (reach - self.initial)
+        compressed = self.ratio * reach if self.literal else self.initial + self.ratio * (reach - self.initial)
         return Bounds(
             near,
             np.clip(_count(reach), 0, start),
-            np.clip(_count(squeezed), start, near),
+            np.clip(_count(compressed), start, near),
             np.clip(_count(t - self.limit), near, np.maximum(near, t + 1)),
         )
 
@@ -162,11 +162,11 @@ class Policy:
         end = t + 1
         start, near, head, middle, tail = (np.minimum(x, end) for x in (start, *bounds))
         parts = [
-            Segment(np.zeros_like(t), head, CAPPED),
-            Segment(head, start, SQUEEZED),
-            Segment(start, middle, CAPPED),
-            Segment(middle, near, SQUEEZED),
-            Segment(near, tail, CAPPED),
+            Segment(np.zeros_like(t), head, CLIPPED),
+            Segment(head, start, COMPRESSED),
+            Segment(start, middle, CLIPPED),
+            Segment(middle, near, COMPRESSED),
+            Segment(near, tail, CLIPPED),
             Segment(tail, end, NEAR),
         ]
         if self.kind != "dynamic":
@@ -195,7 +195,7 @@ class Policy:
             return self.key_frame(j, NEAR)
         near = max(self.initial, n - self.recent)
         recent = j if self.literal else self.initial + (near - self.initial) / self.ratio + (j - near)
-        return np.where(j < near, self.key_frame(j, SQUEEZED), recent)
+        return np.where(j < near, self.key_frame(j, COMPRESSED), recent)
 
 
 def _count(last: Any) -> Any:

@@ -1,7 +1,7 @@
 """The common shape of a length signal: its stored settings, and the rows it adds to the input embeddings.
 
 One convention for training, inference and metrics: the response's last content token is shown the count 1 (PRE:
-progress 1) and the model's next output is the end mark. Past the target the count stays 1.
+progress 1) and the model's next output is EOS. Past the target the count stays 1.
 """
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def signal_rows(
     """The vectors to add to the embeddings of some input positions.
 
     positions [n]: 0-based positions in prompt + response, so the response starts at `prompt`. prompt: tokens of
-    the prompt. target: wanted response tokens, the end mark not counted (the limit, for Max New Tokens++). width:
+    the prompt. target: wanted response tokens, EOS not counted (the limit, for Max New Tokens++). width:
     of the embeddings; ValueError where it is odd. norms: of the prompts, where the scale is the sequence's. For a batch
     give positions [b, n] with prompt, target and norms [b, 1].
 

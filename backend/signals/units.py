@@ -51,7 +51,7 @@ def characters(text: str) -> int:
 
 
 def length(unit: Unit, text: str, tokens: int) -> int:
-    """Length of a response in `unit`. tokens: its number of tokens, the end mark not counted."""
+    """Length of a response in `unit`. tokens: its number of tokens, EOS not counted."""
     if unit == "tokens":
         return tokens
     return words(text) if unit == "words" else characters(text)

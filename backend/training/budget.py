@@ -18,7 +18,7 @@ CLOSE = 0.02
 
 @dataclass(frozen=True)
 class Budget:
-    """Of one training: label tokens seen, end marks included; responses seen, repeats included; distinct texts among
+    """Of one training: label tokens seen, EOS tokens included; responses seen, repeats included; distinct texts among
     them, and the hash of their set; checksum of the adapter that it went on from, "" for the base model. None: not
     recorded."""
 
@@ -36,7 +36,7 @@ class Budget:
         return cls(labels, samples, len(texts), hashlib.sha256("\n".join(sorted(texts)).encode()).hexdigest(), start)
 
     @classmethod
-    def told(cls, about: Mapping[str, Any]) -> Budget:
+    def recorded(cls, about: Mapping[str, Any]) -> Budget:
         """That of a training.json, of earlier versions too."""
         if "budget" in about:
             return cls(**about["budget"])
@@ -49,13 +49,13 @@ def trainings(adapter: Path) -> Iterator[dict[str, Any]]:
     about = json.loads((adapter / RECORD).read_text("utf-8"))
     while about is not None:
         yield about
-        about = about.get("went_on_from")
+        about = about.get("resumed_from")
 
 
 def budgets(adapter: Path) -> list[Budget]:
     """Of all trainings that led to an adapter, the last one first. One that is known of but not recorded is empty."""
-    told = list(trainings(adapter))
-    return [*map(Budget.told, told), *([Budget()] if told[-1]["settings"]["start"] else [])]
+    stages = list(trainings(adapter))
+    return [*map(Budget.recorded, stages), *([Budget()] if stages[-1]["settings"]["start"] else [])]
 
 
 def differences(first: Path, second: Path) -> list[str]:

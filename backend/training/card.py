@@ -53,11 +53,11 @@ def _head(adapter: Adapter) -> str:
         *_budget(adapter.path),
         f"| Time | {result['seconds'] / 60:.0f} min on {machine['gpu'] or machine['processor']}, "
         f"{machine['threads']} of {machine['cores']} threads |",
-        f"| Loss at the end: end mark, text | {last['loss_end']:.3f}, {last['loss_text']:.3f} |",
+        f"| Loss at the end: EOS, text | {last['loss_end']:.3f}, {last['loss_text']:.3f} |",
         f"| Longest response | {settings['longest']} tokens |",
         *_variants(adapter),
         f"| Went on from | {_start(about)} |",
-        *(f"| Before that | {row} |" for row in map(_told, before)),
+        *(f"| Before that | {row} |" for row in map(_stage, before)),
         *([f"| Before that | {UNRECORDED} |"] if [about, *before][-1]["settings"]["start"] else []),
         f"| Command | `{about['command']}` |",
         f"| Commit | {about['commit']} |",
@@ -103,7 +103,7 @@ def _rounded(nearest: bool | None) -> str:
 def _start(about: Mapping[str, Any]) -> str:
     if not about["settings"]["start"]:
         return "the base model"
-    checksum = Budget.told(about).start
+    checksum = Budget.recorded(about).start
     return f"{Path(about['settings']['start']).name} (SHA-256 {checksum or UNRECORDED})"
 
 
@@ -119,17 +119,17 @@ def _file(method: str) -> str:
 def _measured(method: str, before: bool) -> str:
     """before: whether figures of it were recorded, which are withdrawn."""
     command = "longform --trained" if method in LONG_METHODS else f"length --method {method}"
-    told = f"{MEASURED}\n`python -m backend evaluate {command}`"
+    command_line = f"{MEASURED}\n`python -m backend evaluate {command}`"
     if not before:
-        return f"{told}: not yet.\n"
+        return f"{command_line}: not yet.\n"
     return (
-        f"{told}: being measured again. What `assets/results/{_file(method)}` holds compares methods\n"
+        f"{command_line}: being measured again. What `assets/results/{_file(method)}` holds compares methods\n"
         "that were trained on unequal budgets, and is withdrawn.\n"
     )
 
 
-def _told(training: Mapping[str, Any]) -> str:
-    budget, minutes = Budget.told(training), training["result"]["seconds"] / 60
+def _stage(training: Mapping[str, Any]) -> str:
+    budget, minutes = Budget.recorded(training), training["result"]["seconds"] / 60
     texts = f"an {UNRECORDED} number of" if budget.texts is None else f"{budget.texts:,}"
     given = f"{_number(budget.samples)} samples of {texts} texts, {_number(budget.labels)} label tokens"
     return f"{given}, {minutes:.0f} min: `{training['command']}`"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Stage:
-    """until: share of training at which it ends. longest: longest response in tokens. end_weight: of the end mark's
+    """until: share of training at which it ends. longest: longest response in tokens. end_weight: of EOS's
     loss beside another token's. anywhere: share of responses cut between any two tokens. whole: share left as long as
     they are, of those that ended by themselves. The rest is cut at sentence ends."""
 
@@ -18,7 +18,7 @@ class Stage:
     whole: float = 0.0
 
 
-# Where every answer ends with a sentence, "a sentence has ended" foretells the end mark well enough, and the count is
+# Where every answer ends with a sentence, "a sentence has ended" foretells EOS well enough, and the count is
 # not learnt (the end's loss rose from 0.01 to 2.3 as answers became longer). Cut anywhere, only the count tells.
 SHORT_FIRST = (Stage(0.25, 40, 3.0, 0.7), Stage(0.5, 100, 2.0, 0.4), Stage(1.0, 10_000, 1.5, 0.2))
 # For a model that counts already, and yet has to learn to end its sentences on the count.

@@ -38,7 +38,7 @@ class Text:
 class Sample:
     """One response of known length.
 
-    prompt: ids in the chat template, up to the assistant's turn. response: ids without the end mark. cuts: lengths at
+    prompt: ids in the chat template, up to the assistant's turn. response: ids without EOS. cuts: lengths at
     which the response may be cut, ascending. source: where the text is from. ended: the last cut is the response's own
     end.
     """

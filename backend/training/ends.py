@@ -1,4 +1,4 @@
-"""The end mark that training puts after an answer, and every id that ends one.
+"""The EOS token that training puts after an answer, and every id that ends one.
 
 A model's generation config may list several ids in any order: Llama 3's names <|end_of_text|> first, and its chat
 template ends an answer with <|eot_id|>. What the model was taught stands in the template.
@@ -19,7 +19,7 @@ ANSWER = "Yes."
 
 
 def written_end(tokenizer: PreTrainedTokenizerBase, known: Iterable[int] = ()) -> int | None:
-    """Id of the end mark that the chat template writes after an assistant's answer: the first one behind it that is
+    """Id of the EOS token that the chat template writes after an assistant's answer: the first one behind it that is
     known to end answers or that the tokenizer was given besides its vocabulary. None where there is none."""
     if not tokenizer.chat_template:
         return None
@@ -35,7 +35,7 @@ def written_end(tokenizer: PreTrainedTokenizerBase, known: Iterable[int] = ()) -
 
 
 def answer_end(loaded: Loaded) -> int:
-    """Id of the end mark to train on: the template's; without one the tokenizer's, then the generation config's first.
+    """Id of EOS to train on: the template's; without one the tokenizer's, then the generation config's first.
 
     ValueError for a model that has none.
     """
@@ -46,7 +46,7 @@ def answer_end(loaded: Loaded) -> int:
     if loaded.tokenizer.eos_token_id in known or not known:
         known = [loaded.tokenizer.eos_token_id]
     if known[0] is None:
-        raise Refused("the model has no end mark: set eos_token_id in its generation config")
+        raise Refused("the model has no EOS: set eos_token_id in its generation config")
     return int(known[0])
 
 

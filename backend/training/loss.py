@@ -1,4 +1,4 @@
-"""The loss of training: nats of the wanted tokens, and how far the tuned model has strayed from the untouched one."""
+"""The loss of training: nats of the wanted tokens, and the KL divergence from the base model."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ HEAD_ELEMENTS = 6 * 2**20
 class Likelihood(nn.Module):
     """A causal LM as training needs it: embeddings [b, n, d], wanted ids [b, n] (−1: none) → nats [k] of the wanted.
 
-    plain [b, n, d]: embeddings without a signal; then also the divergence [k] of the tuned model's next token from the
-    untouched one's, which reads these and whose own end marks are left out: when to end is the signal's to say.
-    Zeros without. ends: ids of all end marks.
+    plain [b, n, d]: embeddings without a signal; then also the KL divergence [k] of the tuned model's next token from
+    the base model's, which reads these and whose own EOS tokens are left out: when to end is the signal's to say.
+    Zeros without. ends: ids of all EOS tokens.
     """
 
     def __init__(self, lora: Any, ends: list[int]):
@@ -29,20 +29,20 @@ class Likelihood(nn.Module):
 
     def forward(self, embeds: Tensor, wanted: Tensor, plain: Tensor | None = None) -> tuple[Tensor, Tensor]:
         labelled = wanted >= 0
-        hidden, untouched = self._hidden(embeds, labelled), None
+        hidden, base = self._hidden(embeds, labelled), None
         if plain is not None:
             with torch.no_grad(), self.lora.disable_adapter():
-                untouched = self._hidden(plain, labelled)
+                base = self._hidden(plain, labelled)
         head = self.lora.get_base_model().get_output_embeddings()
         rows = max(1, HEAD_ELEMENTS // head.weight.shape[0])
         asked = wanted[labelled].split(rows)
-        others = [None] * len(asked) if untouched is None else untouched.split(rows)
+        others = [None] * len(asked) if base is None else base.split(rows)
         parts = [
             checkpoint(self._losses, *part, use_reentrant=False)
             for part in zip(hidden.split(rows), asked, others, strict=True)
         ]
-        nll, strayed = zip(*parts, strict=True)
-        return torch.cat(nll), torch.cat(strayed)
+        nll, kl = zip(*parts, strict=True)
+        return torch.cat(nll), torch.cat(kl)
 
     def _hidden(self, embeds: Tensor, labelled: Tensor) -> Tensor:
         """Last hidden states [k, d] of the labelled places; padding on the right is never seen by causal attention."""
@@ -50,13 +50,13 @@ class Likelihood(nn.Module):
         with _products(embeds.device):
             return body(inputs_embeds=embeds, use_cache=False).last_hidden_state[labelled]
 
-    def _losses(self, hidden: Tensor, wanted: Tensor, untouched: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _losses(self, hidden: Tensor, wanted: Tensor, base: Tensor | None) -> tuple[Tensor, Tensor]:
         likely = torch.log_softmax(self._logits(hidden), -1)
         nll = -likely.gather(-1, wanted[:, None])[:, 0]
-        if untouched is None:
+        if base is None:
             return nll, torch.zeros_like(nll)
         with torch.no_grad(), self.lora.disable_adapter():
-            other = self._logits(untouched)
+            other = self._logits(base)
             other[:, self.ends] = -torch.inf
             other = other.softmax(-1)
         return nll, -(other * likely).sum(-1) - torch.special.entr(other).sum(-1)
@@ -71,7 +71,7 @@ def _products(device: torch.device) -> torch.autocast:
 
 
 def last_of_row(labelled: Tensor) -> Tensor:
-    """Of the labelled places in row order, which are their row's last: the end marks."""
+    """Of the labelled places in row order, which are their row's last: the EOS tokens."""
     last = torch.zeros_like(labelled)
     width = labelled.shape[1]
     places = width - 1 - labelled.flip(1).int().argmax(1)

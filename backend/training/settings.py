@@ -23,7 +23,7 @@ class TrainSettings:
     optimiser step. gain: strength of the signal beside the token embeddings. scale: whose norm that is measured by,
     'table' (of all tokens, the lab's own) or 'sequence' (of each prompt, 000 eq. 5). longest_prompt, longest: tokens
     kept.
-    match: share of the text's loss that is its divergence from the untouched model, the rest being the texts' own.
+    match: share of the text's loss that is its KL divergence from the base model, the rest being the texts' own.
     curriculum: 'short-first', 'long', 'even', 'limits' or 'whole'. targets: modules with a LoRA, 'all-linear' or names
     by commas.
     shortest: responses of fewer tokens are left out where answers are trained on whole (PIC-SFT), with batches of one.

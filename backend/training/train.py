@@ -3,7 +3,7 @@
     python -m backend train --method ldpe --data corpus.jsonl --out assets/adapters/ldpe
     accelerate launch -m backend train --method pre --model Qwen/Qwen3-8B --load-in-4bit --data corpus.jsonl --out …
 
-The loss is taken on response tokens and the end mark, the head applied to these alone. A run that was stopped goes on
+The loss is taken on response tokens and EOS, the head applied to these alone. A run that was stopped goes on
 from its last checkpoint and ends as if it had not been; with another number of samples it becomes longer or shorter.
 """
 
@@ -57,7 +57,7 @@ Rows = list[Row]
 
 @dataclass
 class Losses:
-    """Sums over label tokens: nats of end marks and of other tokens, and how many of each."""
+    """Sums over label tokens: nats of EOS tokens and of other tokens, and how many of each."""
 
     end: float = 0.0
     text: float = 0.0
@@ -203,7 +203,7 @@ class _Run:
         about["budget"] = asdict(given)
         if self.settings.start:
             before = Path(self.settings.start, RECORD)
-            about["went_on_from"] = json.loads(before.read_text("utf-8")) if before.exists() else None
+            about["resumed_from"] = json.loads(before.read_text("utf-8")) if before.exists() else None
         return about
 
     def _groups(self) -> Iterator[list[Rows]]:
@@ -245,9 +245,9 @@ class _Run:
         # Anew at each step: a run that goes on draws as one that never stopped, on every device, each process its own.
         torch.manual_seed(int.from_bytes(hashlib.sha256(f"{settings.seed} {progress.step} {me}".encode()).digest()[:7]))
         for rows in group[me::workers]:
-            nll, strayed, is_end = self._nll(rows, share)
+            nll, kl, is_end = self._nll(rows, share)
             seen.add(nll.detach(), is_end)
-            text = (1 - settings.match) * nll + settings.match * strayed
+            text = (1 - settings.match) * nll + settings.match * kl
             # The mean over processes, which follows, makes a sum of this.
             self.accelerator.backward(workers * torch.where(is_end, weight * nll, text).sum() / labels)
         self.accelerator.clip_grad_norm_(self.model.parameters(), 1.0)
@@ -261,7 +261,7 @@ class _Run:
         return rate
 
     def _nll(self, rows: Rows, share: float) -> tuple[Tensor, Tensor, Tensor]:
-        """Of all label tokens of a batch: nats [k], divergence from the untouched model [k], which are end marks."""
+        """Of all label tokens of a batch: nats [k], KL divergence from the base model [k], which are EOS tokens."""
         width = max(len(row.prompt) + len(row.response) for row in rows)
         tokens = torch.full((len(rows), width), self.end)
         wanted = torch.full((len(rows), width), -1)
@@ -274,8 +274,8 @@ class _Run:
         if self.signal is not None:
             embeds = (embeds + self._rows(rows, width, share).to(embeds.device)).to(embeds.dtype)
         with self._positions():
-            nll, strayed = self.model(embeds, wanted, plain if self.settings.match else None)
-        return nll, strayed, last_of_row(wanted >= 0)
+            nll, kl = self.model(embeds, wanted, plain if self.settings.match else None)
+        return nll, kl, last_of_row(wanted >= 0)
 
     def _positions(self) -> AbstractContextManager[None]:
         """The attention that PIC-SFT trains with; the model's own for every other method."""

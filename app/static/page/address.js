@@ -1,0 +1,27 @@
+// The link goes to the address bar and to the clipboard.
+function share(query) {
+  const url = new URL(location.href);
+  const theme = url.searchParams.get("__theme");
+  url.search = query;
+  if (theme) url.searchParams.set("__theme", theme);
+  history.replaceState(null, "", url);
+  copy(document.querySelector("#share"), url.href, () => "It is in the address bar");
+  return url.href;
+}
+
+document.addEventListener("keydown", (event) => {
+  const press = (selector) => {
+    const button = [...document.querySelectorAll(selector)].find((b) => b.offsetParent !== null && !b.disabled);
+    if (button) { event.preventDefault(); button.click(); }
+  };
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) press(".ll-go");
+  else if (event.key === "Escape") press(".ll-stop");
+});
+
+// Gradio's base address would make of a link within the page one that leaves it.
+document.addEventListener("click", (event) => {
+  const place = event.target.closest("a[href^='#']")?.hash.slice(1);
+  if (!place) return;
+  event.preventDefault();
+  document.getElementById(place)?.scrollIntoView({ block: "start" });
+});

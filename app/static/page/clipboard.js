@@ -1,0 +1,30 @@
+// Copies what a hidden box holds: browsers have no clipboard of their own where the page came over plain HTTP from
+// another machine.
+async function copyBySelection(text) {
+  const box = Object.assign(document.createElement("textarea"), { value: text });
+  box.style.cssText = "position: fixed; top: 0; opacity: 0";
+  const before = document.activeElement;
+  document.body.append(box);
+  box.select();
+  const done = document.execCommand("copy");
+  box.remove();
+  before?.focus({ preventScroll: true });
+  if (!done) throw new Error("the browser does not let this page copy");
+}
+// Gradio's own buttons ask for a clipboard too.
+if (!navigator.clipboard) Object.defineProperty(navigator, "clipboard", { value: { writeText: copyBySelection } });
+
+// Copies for a button, which then says so, or else what `otherwise` makes possible.
+async function copy(button, text, otherwise) {
+  const done = await navigator.clipboard.writeText(text).catch(() => copyBySelection(text)).then(() => true, () => false);
+  flash(button, done ? "Copied" : otherwise());
+}
+
+const flashing = new Map();
+function flash(button, words) {
+  const { name, timer } = flashing.get(button) ?? { name: button.textContent };
+  clearTimeout(timer);
+  button.textContent = words;
+  const back = () => { button.textContent = name; flashing.delete(button); };
+  flashing.set(button, { name, timer: setTimeout(back, 2000) });
+}

@@ -1,0 +1,24 @@
+// Values of an event's inputs, numbers moved into their [least, most], an empty one to the least.
+const inRange = (values, ranges) => values.map((value, i) => {
+  if (!ranges[i]) return value;
+  const [least, most] = [ranges[i][0] ?? -Infinity, ranges[i][1] ?? Infinity];
+  const number = typeof value === "number" && Number.isFinite(value) ? value : Math.max(least, 0);
+  return Math.min(Math.max(number, least), most);
+});
+
+// The wait for a run: begun by a press, ended by the run's first frame, or here where no run will come.
+const waits = (name) => { veil(false); deliver(name, { state: "busy", message: "Waiting for the model …" }); };
+const veil = (veiled) => document.querySelector(".ll-stage")?.classList.toggle("ll-veiled", veiled);
+function gone(name, state, message) {
+  if (document.querySelector(`.ll-figures[data-name=${name}]`).dataset.state === "busy") deliver(name, { state, message });
+}
+function refused(name, values, ranges) {
+  const wrong = ranges.findIndex((range, i) => range && inRange([values[i]], [range])[0] !== values[i]);
+  const ways = "Too many runs are waiting, or something chosen is not on its list. Nothing you entered is lost: try again in a moment, or choose anew.";
+  gone(name, "bad", wrong < 0 ? ways : outside(values[wrong], ranges[wrong]));
+}
+function outside(value, [least, most, label]) {
+  const span = most == null ? `of at least ${least}` : `from ${least} to ${most.toLocaleString("en")}`;
+  const wrong = typeof value === "number" ? ` in place of ${value.toLocaleString("en")}` : "";
+  return `${label}: give a number ${span}${wrong}, and press the button again.`;
+}

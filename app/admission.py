@@ -15,10 +15,11 @@ from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
+import orjson
 from gradio.block_function import BlockFunction
 from gradio.data_classes import PredictBodyInternal
 from gradio.queueing import Event, Queue
-from gradio.server_messages import EventMessage, ProcessGeneratingMessage
+from gradio.server_messages import EventMessage, ProcessCompletedMessage, ProcessGeneratingMessage
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
@@ -115,7 +116,7 @@ class Admission(Queue):
     def send_message(self, event: Event, event_message: EventMessage) -> None:
         """Delivers a message, or drops it where its session is gone."""
         if event.session_hash in self.pending_messages_per_session:
-            super().send_message(event, event_message)
+            super().send_message(event, _deliverable(event_message))
 
     def compute_analytics_summary(self, records: Any) -> dict[str, Any]:
         """Nothing: no statistics are kept."""
@@ -259,3 +260,15 @@ class Admission(Queue):
         ):
             kept.pop(session, None)
         self._forgets(session)
+
+
+def _deliverable(message: EventMessage) -> EventMessage:
+    """A message as it is, or that it cannot be sent: Gradio would end its session's stream with an event's last."""
+    if not isinstance(message, ProcessCompletedMessage):
+        return message
+    try:
+        orjson.dumps(message.model_dump(), default=str)
+    except TypeError:
+        words = "What was sent is not valid Unicode text (it holds half a surrogate pair): paste it again."
+        return message.model_copy(update={"success": False, "output": {"error": words}})
+    return message

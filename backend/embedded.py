@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -186,8 +187,16 @@ def _split_digits(tokenizer) -> None:
     )
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Prints the folder, made if need be. Whoever ends it before finds nothing half made."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         print(folder())
     except ModelError as error:
         sys.exit(str(error))
+    except KeyboardInterrupt:
+        sys.exit("The embedded model was not made: start this again to make it.")
+
+
+if __name__ == "__main__":
+    main()

@@ -34,6 +34,8 @@ MAX_DIMENSIONS = 3
 MAX_CONTEXT = 2**24
 MAX_SECONDS = 1e8
 MAX_LOGIT = 1e9
+# Nats: the logarithm of more tokens than a context or a vocabulary has; rounding may take an entropy below 0.
+MAX_ENTROPY, LEAST_ENTROPY = 100.0, -1e-2
 
 
 def _packed(array: np.ndarray) -> dict[str, Any]:
@@ -47,7 +49,10 @@ def _unpacked(value: dict[str, Any]) -> np.ndarray:
         raise ValueError("an array needs a shape and its base64 float16 numbers")
     if not all(type(size) is int and size >= 0 for size in shape):
         raise ValueError("an array's shape is made of sizes from 0 up")
-    raw = base64.b64decode(text, validate=True)
+    try:
+        raw = base64.b64decode(text, validate=True)
+    except ValueError as error:
+        raise ValueError("an array's numbers are not written as base64") from error
     if len(raw) != 2 * math.prod(shape):
         raise ValueError(f"an array of shape {shape} does not have {len(raw) // 2} numbers")
     return np.frombuffer(raw, "<f2").reshape(shape)
@@ -59,9 +64,16 @@ def _listed(array: np.ndarray) -> list[Any]:
     return [_listed(row) for row in array]
 
 
+def _even(value: Any) -> np.ndarray:
+    try:
+        return np.asarray(value)
+    except (ValueError, OverflowError) as error:
+        raise ValueError("an array's rows differ in length, or hold no numbers") from error
+
+
 def _array(value: Any, dtype: type) -> np.ndarray:
     """An array from either written form, or the array itself; ValueError where it is ragged or not finite."""
-    found = _unpacked(value) if isinstance(value, dict) else np.asarray(value)
+    found = _unpacked(value) if isinstance(value, dict) else _even(value)
     if found.ndim == 0 or (found.size and found.dtype.kind not in "iuf"):
         raise ValueError("an array holds something other than numbers")
     with np.errstate(over="ignore", invalid="ignore"):
@@ -80,17 +92,24 @@ def _state(value: Any) -> np.ndarray:
 
 
 def _integers(value: Any) -> np.ndarray:
-    array = np.asarray(value)
+    array = _even(value)
     if array.ndim != 1 or (array.size and (array.dtype.kind not in "iu" or array.max() >= 2**53)):
         raise ValueError("positions and counts are a list of whole numbers")
     return array.astype(np.int64)
+
+
+def _entropies(value: Any) -> np.ndarray:
+    array = _numbers(value)
+    if array.size and (array.min() < LEAST_ENTROPY or array.max() > MAX_ENTROPY):
+        raise ValueError(f"entropies are from 0 to {MAX_ENTROPY:,.0f} nats")
+    return array
 
 
 def _by_size(array: np.ndarray) -> Any:
     return _packed(array) if array.size > LIST_UP_TO or not array.size else _listed(array)
 
 
-Entropies = Annotated[np.ndarray, PlainValidator(_numbers), PlainSerializer(_by_size)]
+Entropies = Annotated[np.ndarray, PlainValidator(_entropies), PlainSerializer(_by_size)]
 States = Annotated[np.ndarray, PlainValidator(_state), PlainSerializer(_packed)]
 Bins = Annotated[np.ndarray, PlainValidator(_numbers), PlainSerializer(_listed)]
 Integers = Annotated[np.ndarray, PlainValidator(_integers), PlainSerializer(np.ndarray.tolist)]
@@ -180,9 +199,9 @@ class StepRecord(Record):
     text: str
     p: Probability
     p_eos: Probability
-    spread: Annotated[float, Field(ge=-1e-3, allow_inf_nan=False)]
+    spread: Annotated[float, Field(ge=LEAST_ENTROPY, le=MAX_ENTROPY, allow_inf_nan=False)]
     context: Context
-    attended: Context
+    attended: Annotated[int, Field(ge=1, le=MAX_CONTEXT)]
     goal: Goal | None = None
     remaining: Signed | None = None
     seconds: Seconds
@@ -276,14 +295,21 @@ class TraceRecord(Record):
     @field_validator("created")
     @classmethod
     def _created_is_a_time(cls, created: str) -> str:
-        if datetime.fromisoformat(created).tzinfo is None:
+        try:
+            zone = datetime.fromisoformat(created).tzinfo
+        except ValueError as error:
+            raise ValueError("the time of the run is not written by ISO 8601") from error
+        if zone is None:
             raise ValueError("the time of the run lacks its time zone")
         return created
 
     @field_validator("capabilities")
     @classmethod
     def _capabilities_are_finite(cls, capabilities: dict[str, Any]) -> dict[str, Any]:
-        json.dumps(capabilities, allow_nan=False)
+        try:
+            json.dumps(capabilities, allow_nan=False)
+        except ValueError as error:
+            raise ValueError("the model's description holds a number that is not finite") from error
         Known.model_validate(capabilities)
         return capabilities
 
@@ -305,6 +331,8 @@ class TraceRecord(Record):
         pairs = [*zip(self.steps, self.steps[1:], strict=False)]
         if any(after.context != before.context + 1 for before, after in pairs):
             raise ValueError("the context does not grow by one from token to token")
+        if any(step.attended > step.context for step in self.steps):
+            raise ValueError("a token attends to more tokens than the context has")
         if any(after.seconds < before.seconds for before, after in pairs):
             raise ValueError("the seconds fall from token to token")
         known = [self.capabilities.get(name) for name in ("layers", "heads", "width")]

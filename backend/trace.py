@@ -184,4 +184,5 @@ def _reason(error: ValueError) -> str:
         return str(error)
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     where = ".".join(map(str, first["loc"]))
-    return f"{where}: {first['msg']}" if where else first["msg"]
+    words = first["msg"].removeprefix("Value error, ")
+    return f"{where}: {words}" if where else words

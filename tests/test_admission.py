@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import fields
@@ -67,6 +68,17 @@ def test_a_message_to_nobody_is_dropped_and_those_who_wait_lose_none(served):
     with waiting.reading() as messages:
         assert next(each for each in messages if each["msg"] == "process_completed")["success"]
     assert completes(Visitor(served))
+
+
+def test_half_a_sign_ends_no_stream(served):
+    visitor = Visitor(served)
+    number = next(function._id for function in served.page.fns.values() if function.name == "describe")
+    body = {"fn_index": number, "data": ["\ud800", "bf16", 0, 0], "session_hash": visitor.session}
+    kind = {"Content-Type": "application/json"}
+    assert visitor.http.post(f"{API}/queue/join", content=json.dumps(body), headers=kind).status_code == 200
+    with visitor.reading() as told:
+        last = next(each for each in told if each["msg"] == "process_completed")
+    assert not last["success"] and "Unicode" in last["output"]["error"]
 
 
 @pytest.mark.parametrize("task", ["start_processing", "start_progress_updates"])

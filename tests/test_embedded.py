@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -144,6 +145,19 @@ def test_what_is_no_whole_model_is_made_anew(before, tmp_path, monkeypatch: pyte
     monkeypatch.setattr(source, "_dequantise", lambda _, into: shutil.copytree(whole, into, ignore=without))
     assert source.folder() == place
     assert sorted(file.name for file in tmp_path.iterdir()) == ["embedded", "embedded.lock"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_leaves_nothing_half_made(number, tmp_path):
+    halt = f"(work / 'half').write_text('x'), os.kill(os.getpid(), {int(number)}), time.sleep(60)"
+    code = f"import os, time; from backend import embedded; embedded._download = lambda work: ({halt}); embedded.main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT, env=os.environ | {"LENGTH_LAB_CACHE": str(tmp_path)}, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1, done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["embedded.lock"]
 
 
 def test_a_ready_folder_needs_no_pip(monkeypatch: pytest.MonkeyPatch):

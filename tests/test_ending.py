@@ -33,7 +33,7 @@ class Server:
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         self.folder, self.said = folder / "tmp", folder / "said"
-        self.folder.mkdir()
+        self.folder.mkdir(exist_ok=True)
         command = [*before, sys.executable, "-m", "app", "--port", str(self.port), "--end-seconds", "20"]
         # A lab of this process has put its own folder for uploads there.
         environment = {name: value for name, value in os.environ.items() if name != "GRADIO_TEMP_DIR"}
@@ -120,6 +120,19 @@ def test_a_signal_ends_runs_and_leaves_nothing(start, number, settings):
     assert not visitor.is_alive() and any(line.startswith("event: ") for line in heard)
     if settings is LONG:
         assert '"reason": "stopped"' in "".join(heard)
+
+
+def test_what_a_killed_lab_leaves_goes_when_the_next_begins_and_no_one_else_s(start):
+    living = start()
+    kept = set(living.folder.iterdir())
+    killed = start()
+    killed.upload()
+    lost = set(killed.folder.iterdir()) - kept
+    killed.process.kill()
+    killed.process.wait()
+    start()
+    there = set(living.folder.iterdir())
+    assert kept <= there and lost and not lost & there
 
 
 def ended(server: Server, number: signal.Signals) -> None:

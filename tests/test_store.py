@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import secrets
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -26,6 +30,27 @@ def served(held_lab):
 def store(tmp_path, monkeypatch) -> Store:
     monkeypatch.setattr("app.store.folder", lambda: tmp_path)
     return Store(SHARES)
+
+
+@contextmanager
+def full() -> Iterator[None]:
+    """No file may grow beyond a few bytes, as where the disk is full."""
+    resource = pytest.importorskip("resource", reason="Windows has no bound on a file's size")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (99, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def form(name: str, data: bytes) -> bytes:
+    head = f'--b\r\nContent-Disposition: form-data; name="files"; filename="{name}"\r\n\r\n'
+    return head.encode() + data + b"\r\n--b--\r\n"
 
 
 def upload(visitor: Visitor, data: bytes, name: str = "t.json"):
@@ -87,6 +112,61 @@ def test_a_file_of_two_owners_goes_with_the_last(store: Store):
     assert path.exists()
     store.tidy(set())
     assert not path.exists()
+
+
+def test_what_there_is_no_room_for_leaves_nothing_and_what_is_there_stays_whole(store: Store):
+    text = secrets.token_hex(THIRD // 2)
+    with full(), pytest.raises(OSError):
+        store.write("a.json", text, "me")
+    assert list(store.folder.iterdir()) == []
+    path = Path(store.write("a.json", text, "me"))
+    with full():
+        assert store.write("a.json", text, "other") == str(path)
+    assert path.read_text() == text and files(store.folder) == [path]
+
+
+def test_an_upload_without_room_is_told_in_a_sentence_and_leaves_nothing(served: Served):
+    visitor = Visitor(served)
+    with visitor.open():
+        before = files(served.store.folder)
+        with full():
+            refused = upload(visitor, secrets.token_bytes(THIRD))
+        assert refused.status_code == 507 and "no room" in refused.json()["detail"]
+        eventually(lambda: files(served.store.folder) == before, "the end of what came")
+        assert upload(visitor, secrets.token_bytes(THIRD)).status_code == 200
+
+
+def test_an_upload_that_is_cut_off_leaves_nothing(served: Served):
+    before = files(served.store.folder)
+    host, port = served.address.removeprefix("http://").split(":")
+    head = f"POST {API}/upload HTTP/1.1\r\nHost: {host}\r\nContent-Type: multipart/form-data; boundary=b\r\n"
+    with socket.create_connection((host, int(port))) as connection:
+        connection.sendall(f"{head}Content-Length: {THIRD}\r\n\r\n".encode() + form("t.json", b"x" * 99_999)[:-20])
+        eventually(lambda: len(files(served.store.folder)) > len(before), "the upload's beginning")
+    eventually(lambda: files(served.store.folder) == before, "the end of what came")
+
+
+def test_a_form_that_is_refused_leaves_nothing(served: Served, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    visitor = Visitor(served)
+    kind = {"Content-Type": "multipart/form-data; boundary=b"}
+    for where in ("upload", "component_server"):
+        for sent in (form("..", b"{}"), form("t.json", b"{}")[:-9]):
+            visitor.http.post(f"{API}/{where}", content=sent, headers=kind)
+    kept = served.store.folder
+    eventually(lambda: not files(tmp_path) and not [path for path in kept.iterdir() if path.is_file()], "their end")
+
+
+def test_uploads_that_come_at_the_same_time_are_bounded(served: Served):
+    host, port = served.address.removeprefix("http://").split(":")
+    head = f"POST {API}/upload HTTP/1.1\r\nHost: {host}\r\nContent-Type: multipart/form-data; boundary=b\r\n"
+    visitor = Visitor(served)
+    with socket.create_connection((host, int(port))) as connection:
+        connection.sendall(f"{head}Content-Length: {MB - THIRD}\r\n\r\n".encode() + form("t.json", b"x"))
+        eventually(lambda: upload(visitor, secrets.token_bytes(2 * THIRD)).status_code == 429, "a refusal")
+        other = Visitor(served, cookie=True)
+        assert upload(other, secrets.token_bytes(2 * THIRD)).status_code == 200
+    eventually(lambda: upload(visitor, secrets.token_bytes(2 * THIRD)).status_code == 200, "a place")
 
 
 def test_uploads_are_bounded(served: Served):

@@ -187,19 +187,19 @@ class Scheduler:
     def _step(self, rows: Sequence[_Row]) -> None:
         for row in rows:
             if not row.reads:
-                self._told(row)
+                self._advanced(row)
         left = PROMPTS
         while prompts := self._prompts(rows, left):
             left -= sum(len(chunk.ids) for _, chunk in prompts)
             for (row, _), answer in zip(prompts, self.reader.forward([chunk for _, chunk in prompts]), strict=True):
                 row.chunks += 1
-                self._told(row, [answer])
+                self._advanced(row, [answer])
         writing = [row for row in rows if row.reads and not row.prompt]
         if not writing:
             return
         answers = iter(self.reader.forward([read for row in writing for read in row.reads]))
         for row in writing:
-            self._told(row, [*islice(answers, len(row.reads))])
+            self._advanced(row, [*islice(answers, len(row.reads))])
 
     @staticmethod
     def _prompts(rows: Sequence[_Row], left: int) -> list[tuple[_Row, Read]]:
@@ -216,7 +216,7 @@ class Scheduler:
             left -= len(chunk.ids)
         return found
 
-    def _told(self, row: _Row, answers: Sequence[Tensor | Exception] = ()) -> None:
+    def _advanced(self, row: _Row, answers: Sequence[Tensor | Exception] = ()) -> None:
         row.advance(answers)
         if row.events or row.ended:
             with row.changed:

@@ -4,7 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
-MODEL := test -f "$${LENGTH_LAB_CACHE:-.cache}/embedded/digests.json" || $(PY) -m backend.embedded
+MODEL := test -f "$${LENGTH_LAB_CACHE:-.cache}/embedded/digests.json" || $(PY) -m backend.models.embedded
 
 .PHONY: demo test bench bench-long bench-flat bench-gpu bench-llama train-smoke adapters shapes lengths far longform long-answers report lint screenshot clean
 

@@ -20,9 +20,9 @@ from app.limits import MB, Limits
 from app.runs import Runs
 from app.shares import Shares
 from app.sites import Sites
-from backend.adapters import available
 from backend.engine import Lab
-from backend.models import ModelError, Models, allowed
+from backend.models.adapters import available
+from backend.models.pool import ModelError, Models, allowed
 from backend.settings import RunSettings
 
 

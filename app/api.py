@@ -11,8 +11,8 @@ import gradio as gr
 
 from app.runs import Runs
 from app.view import follow, sentence
-from backend.engine import Control
-from backend.records import StepRecord
+from backend.inference.control import Control
+from backend.record.schema import StepRecord
 from backend.settings import Method, Pic, Precision, RunSettings, Unit, Watch
 from backend.steps import Step
 

@@ -18,12 +18,13 @@ from typing import Any
 from app.__main__ import serve
 from app.page import build
 from app.runs import Runs, batches
-from backend.adapters import available
-from backend.engine import Control, Lab
+from backend.engine import Lab
 from backend.evaluation import speed
-from backend.evaluation.files import RESULTS, keep, writable
-from backend.evaluation.machine import provenance
-from backend.models import Models
+from backend.inference.control import Control
+from backend.models.adapters import available
+from backend.models.pool import Models
+from backend.record.provenance import provenance
+from backend.record.results import RESULTS, keep, writable
 from backend.settings import RunSettings
 from backend.steps import Finish, Step
 from backend.terminal import say

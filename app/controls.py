@@ -12,9 +12,9 @@ from app import live
 from app.buttons import QUIET
 from app.model import ModelChoice
 from app.share import flat, settings_of
-from backend import adapters
-from backend.adapters import LongformSettings
-from backend.capabilities import Capabilities
+from backend.models import adapters
+from backend.models.adapters import LongformSettings
+from backend.models.capabilities import Capabilities
 from backend.refused import Refused
 from backend.settings import (
     CAP,

@@ -11,7 +11,7 @@ import gradio as gr
 from app import toasts
 from app.store import Store
 from app.visitors import visitor
-from backend.trace import Trace
+from backend.record.trace import Trace
 
 EXPORTS = {"JSON": ".json", "CSV": ".csv", "Python": ".py", "Notebook": ".ipynb"}
 

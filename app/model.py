@@ -11,7 +11,7 @@ import gradio as gr
 from app import live
 from app.buttons import QUIET
 from app.view import sentence
-from backend.capabilities import Capabilities
+from backend.models.capabilities import Capabilities
 from backend.settings import counted
 
 PRECISIONS = {

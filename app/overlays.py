@@ -10,7 +10,7 @@ import numpy as np
 from app import charts
 from app.charts import SERIES_COLOURS, Chart, Drawn
 from app.series import Series, pick, sample
-from backend.components import components
+from backend.measures.principal_components import components
 from backend.positions.policy import Policy
 from backend.settings import RunSettings, counted
 

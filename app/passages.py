@@ -11,7 +11,7 @@ import numpy as np
 from app import charts
 from app.charts import SERIES_COLOURS, Chart, Drawn
 from app.series import sample
-from backend.components import components
+from backend.measures.principal_components import components
 from backend.steps import Logits
 
 BINS = 120

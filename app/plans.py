@@ -15,7 +15,7 @@ from app.share import settings_of
 from backend.engine import CHUNK, Control
 from backend.evaluation.perplexity import Chunk, Stand, begin, read, read_truncated, tokenise
 from backend.evaluation.recall import ANSWER_TOKENS, go_on, hidden
-from backend.kernels.tiles import TILED
+from backend.inference.kernels.tiles import TILED
 from backend.positions import Policy
 from backend.refused import Refused
 from backend.settings import RunSettings

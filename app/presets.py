@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
+from backend.record.trace import Trace
 from backend.settings import RunSettings, Watch
-from backend.trace import Trace
 
 FOLDER = Path(__file__).parents[1] / "assets" / "presets"
 SKY = "Why is the sky blue, and why does it turn red in the evening?"

@@ -12,8 +12,8 @@ from anyio import CapacityLimiter, to_thread
 from app.frames import Frame
 from app.runs import LOOK, PERIOD
 from app.view import View
+from backend.record.trace import Trace
 from backend.steps import Finish, Step
-from backend.trace import Trace
 
 # However many replays go on, so many frames of theirs are made at a time.
 DRAWING = CapacityLimiter(2)

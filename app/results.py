@@ -11,8 +11,8 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
 from app.charts import Chart
-from backend.evaluation.files import RESULTS
 from backend.evaluation.markdown import table
+from backend.record.results import RESULTS
 
 FOLDER = RESULTS
 # Where a file is downloaded: what stands before its name.

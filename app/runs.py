@@ -26,7 +26,7 @@ THREAD = "run"  # the name of each thread that computes a run
 
 
 class Stoppable(Protocol):
-    """The part of backend.engine.Control that any run, a replay included, has."""
+    """The part of backend.inference.control.Control that any run, a replay included, has."""
 
     @property
     def stopped(self) -> bool: ...

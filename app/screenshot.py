@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, sync_playwright
 from app.__main__ import make, serve
 from app.chromium import launch
 from app.presets import SKY
-from backend.models import allowed
+from backend.models.pool import allowed
 
 PICTURE = Path(__file__).parents[1] / "assets" / "screenshot.png"
 SIZES = {"desktop": (1440, 1180), "phone": (390, 844)}

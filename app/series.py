@@ -10,8 +10,8 @@ from itertools import count
 import numpy as np
 
 from backend.settings import RunSettings
-from backend.signals.units import Growing
 from backend.steps import Finish, Logits, Reading, Step
+from backend.text.units import Growing
 
 _ids = count(1)
 

@@ -16,12 +16,12 @@ from app.frames import Frame
 from app.runs import PERIOD, Run, batches, merged
 from app.series import Series
 from app.share import explain
-from backend.capabilities import Capabilities
+from backend.models.capabilities import Capabilities
+from backend.record.trace import Trace
 from backend.refused import Refused
 from backend.settings import LIMIT_METHODS, RunSettings, counted, noun
-from backend.signals.units import characters, words
 from backend.steps import Finish, Step
-from backend.trace import Trace
+from backend.text.units import characters, words
 
 FIELDS = (
     ("produced", "Produced"),

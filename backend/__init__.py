@@ -4,7 +4,7 @@
 >>> for event in Lab().stream(RunSettings(prompt="Why is the sky blue?")):
 ...     print(event)
 """
-from backend import threads as threads
+from backend.inference import threads as threads
 from backend.settings import RunSettings
 from backend.steps import Finish, Step
 

@@ -34,7 +34,8 @@ from backend.terminal import StatusLine, carries, let_any_text_through, typed
 from backend.training import command as training
 
 if TYPE_CHECKING:
-    from backend.engine import Control, Lab
+    from backend.engine import Lab
+    from backend.inference.control import Control
 
 FLAGS = {"window": ["--lambda-window", "--window"]}
 FAILED, WRONG, STOPPED = 1, 2, 130
@@ -134,7 +135,7 @@ def _lower(text: str) -> str:
 
 def _lab(options: argparse.Namespace) -> Lab:
     from backend.engine import Lab
-    from backend.models import Models, allowed
+    from backend.models.pool import Models, allowed
 
     return Lab(Models(allowed(options.models, options.allow_model)))
 
@@ -169,7 +170,7 @@ def _generate(options: argparse.Namespace) -> int:
 
 def _heeding(options: argparse.Namespace) -> dict[str, Method]:
     """The method that a target asks for where none is named: LDPE if there is an adapter, else the prompt."""
-    from backend import adapters
+    from backend.models import adapters
 
     if not hasattr(options, "target") or hasattr(options, "method"):
         return {}
@@ -178,8 +179,8 @@ def _heeding(options: argparse.Namespace) -> dict[str, Method]:
 
 
 def _write(lab: Lab, settings: RunSettings, as_json: bool, save: Path | None) -> Finish:
-    from backend.engine import Control
-    from backend.trace import Trace
+    from backend.inference.control import Control
+    from backend.record.trace import Trace
 
     trace, control = Trace(settings), Control()
     with _interruptible(control), StatusLine() as status:
@@ -219,7 +220,7 @@ def _text(event: Step | Finish) -> str:
 
 
 def _line(event: Step | Finish) -> str:
-    from backend.records import FinishRecord, StepRecord
+    from backend.record.schema import FinishRecord, StepRecord
 
     record = StepRecord if isinstance(event, Step) else FinishRecord
     kind = {"event": "step" if isinstance(event, Step) else "finish"}

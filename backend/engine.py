@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,73 +12,34 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from backend import adapters
-from backend.adapters import Adapter
-from backend.cache import FramedCache, Stopped
-from backend.capabilities import Capabilities
-from backend.choice import Choice, Chooser
 from backend.inference.beginnings import Beginning, Seen
+from backend.inference.control import Control
+from backend.inference.kv_cache import FramedCache, Stopped
+from backend.inference.landing import Landing
+from backend.inference.probes import Probe
 from backend.inference.scheduler import Asks, Read
-from backend.landing import Landing
-from backend.models import Loaded, Models, out_of_memory
+from backend.models import adapters
+from backend.models.adapters import Adapter
+from backend.models.capabilities import Capabilities
+from backend.models.pool import Loaded, Models, out_of_memory
 from backend.positions import Policy
-from backend.probes import Probe
-from backend.prompt import Prompt, TextStream, end_ids, prompt
 from backend.refused import Refused
-from backend.settings import LIMIT_METHODS, MAX_TARGET, SIGNAL_METHODS, RunSettings, Watch, counted
+from backend.settings import LIMIT_METHODS, SIGNAL_METHODS, RunSettings, counted
 from backend.signals import SignalContext, prompt_norms
-from backend.signals.units import characters, in_tokens, length, words
 from backend.steps import Finish, Logits, Reading, Reason, Step
-from backend.template import switches
-from backend.thinking import Response, begun
+from backend.text.prompt import Prompt, TextStream, end_ids, prompt
+from backend.text.sampling import Choice, Chooser
+from backend.text.template import switches
+from backend.text.thinking import Response, begun
+from backend.text.units import characters, in_tokens, length, words
 
 if TYPE_CHECKING:
-    from backend.runner import Runner
+    from backend.inference.model_runner import Runner
 
 CHUNK = 512
 FIRST_CHUNK = 2048
 
 log = logging.getLogger("length_lab")
-
-
-class Control:
-    """A person's hand on a run that is under way; safe to use from any thread.
-
-    reading: called, from the run's own thread, before each chunk of the prompt how many of its tokens were read, and of
-    how many.
-    """
-
-    def __init__(self) -> None:
-        self.reading: Callable[[int, int], object] = lambda read, total: None
-        self._stopped = threading.Event()
-        self._goal: int | None = None
-        self._watched: tuple[int, int] | None = None
-
-    def stop(self) -> None:
-        """End the run before its next token."""
-        self._stopped.set()
-
-    @property
-    def stopped(self) -> bool:
-        return self._stopped.is_set()
-
-    def retarget(self, goal: int) -> None:
-        """Another target, in the unit of the settings' goal, from the next token on. Raises ValueError out of range."""
-        if not 1 <= goal <= MAX_TARGET:
-            raise Refused(f"a target goes from 1 to {MAX_TARGET:,}: choose one of these, or stop the run")
-        self._goal = int(goal)
-
-    def watch(self, layer: int, head: int) -> None:
-        """Another layer and head for the attention logits."""
-        self._watched = (max(0, int(layer)), max(0, int(head)))
-
-    def goal(self, settings: RunSettings) -> int:
-        """The target in force, in the unit of the settings' goal."""
-        return self._goal or settings.goal
-
-    def watched(self, watch: Watch) -> tuple[int, int]:
-        """The layer and head in force."""
-        return self._watched or (watch.layer, watch.head)
 
 
 class Lab:
@@ -148,7 +108,7 @@ class Lab:
 
 def _runner(loaded: Loaded) -> Runner:
     # It brings transformers' models and the kernels' compiler: seconds that a page of the lab opens without.
-    from backend.runner import runner
+    from backend.inference.model_runner import runner
 
     return runner(loaded)
 

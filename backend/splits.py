@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
-from backend import jsonlines
+from backend.record import jsonlines
 from backend.refused import Refused
 
 Split = Literal["train", "validation", "test"]

@@ -6,7 +6,7 @@ import shutil
 import sys
 import time
 
-from backend import bom
+from backend.record import bom
 from backend.refused import Refused
 
 REDRAWS_A_SECOND = 10

@@ -25,8 +25,8 @@ from tokenizers.pre_tokenizers import ByteLevel
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
-from backend import models as models_module
-from backend.models import Loaded, Models
+from backend.models import pool as models_module
+from backend.models.pool import Loaded, Models
 
 VOCAB = 128
 GROUPED: dict[str, Any] = {

@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterator, Sequence
 
 from backend import Finish, Lab, RunSettings, Step
-from backend.engine import Control
-from backend.models import Models
+from backend.inference.control import Control
+from backend.models.pool import Models
 
 LOOK = 0.05
 

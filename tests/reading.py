@@ -8,12 +8,12 @@ from conftest import tiny_tokenizer
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from backend.cache import FramedCache
-from backend.capabilities import describe
-from backend.models import Loaded
+from backend.inference.kv_cache import FramedCache
+from backend.inference.model_runner import Runner
+from backend.inference.probes import Probe
+from backend.models.capabilities import describe
+from backend.models.pool import Loaded
 from backend.positions import Policy
-from backend.probes import Probe
-from backend.runner import Runner
 from backend.settings import RunSettings
 
 # Tokens without a visible pattern, ends not among them.

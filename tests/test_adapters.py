@@ -8,11 +8,11 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
-from backend import adapters, embedded
-from backend.adapters import Adapter, AdapterError, available, find, save
-from backend.embedded import sha256
+from backend.inference.model_runner import runner
+from backend.models import adapters, embedded
+from backend.models.adapters import Adapter, AdapterError, available, find, save
+from backend.models.embedded import sha256
 from backend.positions import Policy
-from backend.runner import runner
 from backend.settings import SIGNAL_METHODS
 from backend.signals import SignalSettings
 from backend.signals.mnt import MntSettings

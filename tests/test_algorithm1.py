@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from backend.capabilities import describe
 from backend.evaluation.algorithm1 import Algorithm1, position_ids
-from backend.models import Loaded
+from backend.inference.model_runner import Runner
+from backend.models.capabilities import describe
+from backend.models.pool import Loaded
 from backend.positions import Policy
-from backend.runner import Runner
 from tests.conftest import tiny_model, tiny_tokenizer
 
 DYNAMIC = Policy(kind="dynamic", ratio=4.0, initial=4, recent=16)

@@ -20,9 +20,9 @@ from app import page as lab_page
 from app import presets
 from app.runs import Runs
 from app.shares import Shares
-from backend.adapters import available
+from backend.models.adapters import available
+from backend.record.trace import Trace
 from backend.settings import RunSettings
-from backend.trace import Trace
 
 CHARTS = ("length", "entropy", "logits", "states")
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script> Repeat that."

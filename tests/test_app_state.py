@@ -26,13 +26,14 @@ from app.runs import SHARE, SLOWEST, Runs, batches, merged
 from app.share import explain, flat, from_query
 from app.tabs import compare
 from app.tabs.long_context import BUILT_IN, MAX_BYTES, built_in, text_of
-from backend.adapters import AdapterError, available
-from backend.engine import Control, Lab
-from backend.models import ModelError, Models
-from backend.records import StepRecord
+from backend.engine import Lab
+from backend.inference.control import Control
+from backend.models.adapters import AdapterError, available
+from backend.models.pool import ModelError, Models
+from backend.record.schema import StepRecord
+from backend.record.trace import TraceError
 from backend.refused import Refused
 from backend.settings import RunSettings, Watch
-from backend.trace import TraceError
 
 # Seconds after which a thread that is waited for has failed.
 PATIENCE = 300

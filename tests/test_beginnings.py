@@ -7,10 +7,10 @@ import pytest
 
 from backend import Finish, Lab, RunSettings
 from backend.inference.beginnings import KEPT, Beginning, Beginnings
-from backend.models import Loaded
-from backend.prompt import LEAST, prompt
-from backend.runner import Runner
+from backend.inference.model_runner import Runner
+from backend.models.pool import Loaded
 from backend.steps import Step
+from backend.text.prompt import LEAST, prompt
 
 READ = ("tokens", "positions", "entropy", "attended", "states")
 SETTINGS = {

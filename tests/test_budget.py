@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from backend import adapters
+from backend.models import adapters
 from backend.settings import ADAPTER_METHODS
 from backend.training import train as training
 from backend.training.budget import Budget, budgets, differences

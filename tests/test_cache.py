@@ -15,7 +15,7 @@ from policies import POLICIES, asking
 from reading import run
 from torch import Tensor
 
-from backend.cache import SLACK, FramedCache, Shape
+from backend.inference.kv_cache import SLACK, FramedCache, Shape
 from backend.positions import CLIPPED, COMPRESSED, NEAR, Policy, Rope
 from backend.settings import RunSettings
 

@@ -16,10 +16,10 @@ from app.series import Series, pick, sample
 from app.tabs.generate import near_target
 from app.text import pieces
 from app.view import View
+from backend.record.trace import Trace
 from backend.settings import RunSettings, Watch
-from backend.signals.units import length
 from backend.steps import Finish, Logits, Reading, Step
-from backend.trace import Trace
+from backend.text.units import length
 
 LAYERS, HEADS, WIDTH, PROMPT = 6, 3, 16, 40
 

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.choice import Chooser
 from backend.settings import RunSettings
+from backend.text.sampling import Chooser
 
 VOCABULARY = 40
 

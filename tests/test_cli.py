@@ -17,9 +17,9 @@ import pytest
 import talking
 
 from backend.__main__ import _progress, _summary, main, settings_of
+from backend.record.trace import Trace
 from backend.settings import RunSettings, Watch
 from backend.steps import Finish, Step
-from backend.trace import Trace
 
 ROOT = Path(__file__).parents[1]
 COMMAND = [sys.executable, "-m", "backend"]
@@ -250,7 +250,7 @@ def test_a_target_alone_is_heeded(tmp_path, monkeypatch, capsys):
     summary = capsys.readouterr().err.strip()
     assert re.search(r"ended by itself · \d+ tokens · \S+ tokens/s · target 12 tokens, error [+-]\d$", summary)
     assert Trace.load(tmp_path / "run.json").settings.method == "ldpe"
-    monkeypatch.setattr("backend.adapters.ROOT", tmp_path)
+    monkeypatch.setattr("backend.models.adapters.ROOT", tmp_path)
     assert main([*asked, "--max-new-tokens", "3", "--save", str(tmp_path / "run.json")]) == 0
     assert Trace.load(tmp_path / "run.json").settings.method == "prompted"
 
@@ -263,7 +263,7 @@ def test_a_limit_is_told_in_tokens_whatever_the_unit_of_targets():
 
 
 def test_a_run_that_fails_keeps_its_text_and_says_one_sentence(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    from backend.runner import Runner
+    from backend.inference.model_runner import Runner
 
     own, calls = Runner.signalled, []
 

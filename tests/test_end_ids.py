@@ -11,7 +11,7 @@ import torch
 from conftest import VOCAB, tiny_model, tiny_tokenizer
 
 from backend import Lab, RunSettings
-from backend.models import Models
+from backend.models.pool import Models
 from backend.steps import Finish, Step
 
 MOST = 16

@@ -5,8 +5,8 @@ from itertools import permutations
 import pytest
 from tokenizers import AddedToken
 
-from backend.capabilities import describe
-from backend.models import Loaded
+from backend.models.capabilities import describe
+from backend.models.pool import Loaded
 from backend.training import train as training
 from backend.training.data import Sample
 from backend.training.ends import all_ends, answer_end

@@ -20,18 +20,19 @@ from reading import greedy, rows
 from torch import Tensor
 from transformers import AutoModelForCausalLM, DynamicCache, PreTrainedModel
 
-from backend import Lab, adapters, engine
-from backend import embedded as embedded_files
-from backend.cache import FramedCache
-from backend.engine import Control
-from backend.models import Loaded, Models
+from backend import Lab, engine
+from backend.inference.control import Control
+from backend.inference.kv_cache import FramedCache
+from backend.inference.model_runner import Runner, runner
+from backend.models import adapters
+from backend.models import embedded as embedded_files
+from backend.models.pool import Loaded, Models
 from backend.positions import Policy
-from backend.prompt import TextStream, token_ids
 from backend.refused import Refused
-from backend.runner import Runner, runner
 from backend.settings import RunSettings, Watch
 from backend.signals import SignalSettings
 from backend.steps import Finish, Step
+from backend.text.prompt import TextStream, token_ids
 
 NAN, INF = math.nan, math.inf
 PROMPT = "Explain to a child how rain forms, step by step."

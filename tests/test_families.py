@@ -16,12 +16,12 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, DynamicCache, GPT2Config, PreTrainedModel
 
 from backend import Lab
-from backend.capabilities import ALIBI_FAMILIES, ROPE_FAMILIES
-from backend.families import FAMILIES as ATTACHED
-from backend.families import attach
-from backend.models import Models
+from backend.inference.families import FAMILIES as ATTACHED
+from backend.inference.families import attach
+from backend.inference.model_runner import Runner
+from backend.models.capabilities import ALIBI_FAMILIES, ROPE_FAMILIES
+from backend.models.pool import Models
 from backend.positions import Policy
-from backend.runner import Runner
 from backend.settings import RunSettings
 from backend.signals import SignalContext, SignalSettings
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from backend.evaluation.files import keep
+from backend.record.results import keep
 
 
 def test_a_result_is_kept_compactly_and_only_its_floats_are_rounded(tmp_path):

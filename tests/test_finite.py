@@ -14,12 +14,12 @@ from reading import run
 
 from backend import Lab, RunSettings
 from backend.__main__ import main
-from backend.finite import check_finite
+from backend.inference.landing import Landing
 from backend.inference.responses import respond
-from backend.landing import Landing
-from backend.models import Models
+from backend.models.pool import Models
+from backend.record.trace import Trace
 from backend.steps import Finish, Step
-from backend.trace import Trace
+from backend.text.finite import check_finite
 
 Damage = Callable[[torch.nn.Module, float], None]
 MESSAGE = "logits are not finite"

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba.core import codegen
 
-from backend import flash as attention
-from backend.kernels.lanes import PAIRED
-from backend.kernels.tiles import TILED
+from backend.inference import prefill_attention as attention
+from backend.inference.kernels.lanes import PAIRED
+from backend.inference.kernels.tiles import TILED
 
 
 def normal(*shape: int, dtype: torch.dtype) -> list[torch.Tensor]:
@@ -97,7 +97,7 @@ def test_scores_that_are_held_by_blocks_of_rows_come_to_the_same(held, monkeypat
 
 
 def test_code_for_another_processor_does_without_pairs_and_tiles():
-    program = "from backend.kernels.flash import PAIRED, TILED; print(PAIRED, TILED)"
+    program = "from backend.inference.kernels.flash import PAIRED, TILED; print(PAIRED, TILED)"
     for name, value in (("NUMBA_ENABLE_AVX", "0"), ("NUMBA_CPU_NAME", "generic")):
         finished = subprocess.run(
             [sys.executable, "-c", program], env=os.environ | {name: value}, capture_output=True, text=True, check=True

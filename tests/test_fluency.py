@@ -9,11 +9,12 @@ import pytest
 import torch
 
 from backend.__main__ import main
-from backend.engine import Control, Lab
+from backend.engine import Lab
 from backend.evaluation import fluency
 from backend.evaluation.fluency import Reading, Task, documents, evaluate, same_tokens, summary, tasks
 from backend.evaluation.perplexity import read, read_truncated
-from backend.models import Models
+from backend.inference.control import Control
+from backend.models.pool import Models
 from backend.settings import RunSettings
 from tests.policies import POLICIES
 

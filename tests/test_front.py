@@ -20,9 +20,9 @@ from app.bodies import Bodies
 from app.limits import MB, Limits
 from app.runs import Runs
 from app.sites import HUB, Sites
-from backend.adapters import available
 from backend.engine import Lab
-from backend.models import Models
+from backend.models.adapters import available
+from backend.models.pool import Models
 
 JOIN, UPLOAD, INFO = "/gradio_api/queue/join", "/gradio_api/upload", "/gradio_api/info"
 CALLS = (JOIN, "/gradio_api/call/generate", "/gradio_api/call/v2/generate", "/gradio_api/cancel", "/gradio_api/none")

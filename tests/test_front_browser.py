@@ -13,9 +13,9 @@ from app import __main__ as app
 from app import page as lab_page
 from app.runs import Runs
 from app.sites import Sites
-from backend.adapters import available
 from backend.engine import Lab
-from backend.models import Models
+from backend.models.adapters import available
+from backend.models.pool import Models
 
 PATIENCE = 120_000
 FRAME = """(address) => new Promise((done) => {

@@ -12,8 +12,9 @@ from reading import IDS
 
 from backend import Finish, RunSettings
 from backend.evaluation.perplexity import read, tokenise
-from backend.fused import Fused, Int4, Int8, Plain, fits
-from backend.kernels.decoder import GATE_UP
+from backend.inference.fused_llama import Fused, fits
+from backend.inference.kernels.decoder import GATE_UP
+from backend.inference.quantised_linear import Int4, Int8, Plain
 
 INPUTS, OUTPUTS = 64, 96
 

@@ -8,7 +8,7 @@ from policies import POLICIES
 from reading import IDS, rows, run
 
 from backend import Finish, Lab, RunSettings
-from backend.models import Models
+from backend.models.pool import Models
 
 pytestmark = pytest.mark.gpu
 SOME = ("plain", "naive", "ntk", "dynamic", "dynamic, literal", "window", "dynamic, stretching + window")

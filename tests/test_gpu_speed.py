@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from backend.evaluation import gpu
-from backend.evaluation.machine import CPU
 from backend.evaluation.report_speed import PARTS
 from backend.evaluation.speed import Bench
+from backend.record.provenance import CPU
 
 TINY = {
     "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,

@@ -7,9 +7,9 @@ import pytest
 import torch
 from lm_eval import simple_evaluate
 
-from backend import adapters
 from backend.__main__ import main
 from backend.evaluation.harness import CHOICES, SignalledLM, _cases, evaluate, summaries
+from backend.models import adapters
 from backend.settings import LONG_METHODS
 from backend.signals import SignalContext, SignalSettings, attach, signalling
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from backend import embedded
 from backend.engine import Lab
 from backend.evaluation import joint_rate
 from backend.evaluation.joint_rate import FOLDER, Answer, Compared, answer, asked, rate, tolerance, whole_list
-from backend.models import Models
+from backend.models import embedded
+from backend.models.pool import Models
 from backend.settings import RunSettings, Watch
 from backend.splits import Prompt, fingerprint, prompts
 

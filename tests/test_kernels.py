@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reading import IDS, run
 
-from backend.cache import FramedCache, Shape
-from backend.fused import Int4, Int8, Plain
-from backend.kernels import attention, decoder, rows
-from backend.kernels.compiled import compiled
-from backend.kernels.number import exp, stored, wide
-from backend.kernels.place import place
-from backend.kernels.place import stored as memory
-from backend.kernels.team import barrier, in_team, member_number, team_size
+from backend.inference.kernels import attention, decoder, rows
+from backend.inference.kernels.compiled import compiled
+from backend.inference.kernels.number import exp, stored, wide
+from backend.inference.kernels.place import place
+from backend.inference.kernels.place import stored as memory
+from backend.inference.kernels.team import barrier, in_team, member_number, team_size
+from backend.inference.kv_cache import FramedCache, Shape
+from backend.inference.quantised_linear import Int4, Int8, Plain
 from backend.positions import Policy, Rope
 
 

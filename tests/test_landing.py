@@ -4,12 +4,13 @@ from itertools import product
 
 import pytest
 
-from backend.engine import Control, Lab
-from backend.landing import NEAR, REACH, Landing
-from backend.models import Models
-from backend.runner import Runner
-from backend.sentences import final
+from backend.engine import Lab
+from backend.inference.control import Control
+from backend.inference.landing import NEAR, REACH, Landing
+from backend.inference.model_runner import Runner
+from backend.models.pool import Models
 from backend.settings import RunSettings, Watch
+from backend.text.sentences import final
 from tests.scripted import scripted
 
 QUIET = Watch(enabled=False)

@@ -147,7 +147,7 @@ def test_answers_come_in_the_order_in_which_they_were_asked_for(models):
 
 
 def test_a_method_without_adapter_is_refused(models, monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr("backend.adapters.ROOT", tmp_path)
+    monkeypatch.setattr("backend.models.adapters.ROOT", tmp_path)
     assert main(["evaluate", "length", "--method", "lrpe", "--out", str(tmp_path / "out")]) == 2
     assert "no adapter for lrpe" in capsys.readouterr().err
     landing = ["--method", "none", "--landing", "2", "--adapter", str(tmp_path), "--out", str(tmp_path / "out")]

@@ -4,8 +4,8 @@ from math import exp
 
 import pytest
 
-from backend.evaluation import censored
 from backend.evaluation.lengthening import Answer, beside
+from backend.measures import censored
 
 
 def test_corrupted_is_severe_repetition_and_has_no_part_in_length():

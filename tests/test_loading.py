@@ -16,7 +16,7 @@ from conftest import tiny_model
 from peft import LoraConfig, get_peft_model
 
 from backend import Lab, RunSettings, Step
-from backend.models import ModelError, Models
+from backend.models.pool import ModelError, Models
 from backend.settings import Precision
 
 ROOT = Path(__file__).parents[1]
@@ -26,7 +26,7 @@ import json, sys, threading
 from pathlib import Path
 import torch
 from backend.inference.lora import attach, beside
-from backend.models import Models
+from backend.models.pool import Models
 
 asked = json.loads(sys.argv[1])
 models, found, begin = Models([name for name, *_ in asked], kept=len(asked)), {}, threading.Barrier(len(asked))

@@ -6,7 +6,8 @@ import pytest
 
 from backend.__main__ import main
 from backend.engine import Lab
-from backend.evaluation.longform import Answer, Asked, asked, evaluate, policies, repetition, summary, trained
+from backend.evaluation.longform import Answer, Asked, asked, evaluate, policies, summary, trained
+from backend.measures.overlap import repetition
 from backend.settings import LONG_METHODS, RunSettings
 
 

@@ -17,13 +17,14 @@ from policies import POLICIES
 from reading import IDS, loaded
 from safetensors.torch import load_file, save_file
 
-from backend import Finish, Lab, RunSettings, adapters
-from backend.attention import EAGER_FAMILIES
-from backend.inference.lora import Lora
+from backend import Finish, Lab, RunSettings
+from backend.inference.attention import EAGER_FAMILIES
+from backend.inference.model_runner import Runner, runner
 from backend.inference.scheduler import Read
-from backend.models import Loaded, ModelError, Models
+from backend.models import adapters
+from backend.models.lora import Lora
+from backend.models.pool import Loaded, ModelError, Models
 from backend.positions import Policy
-from backend.runner import Runner, runner
 
 FUSED = ("llama", "mistral", "qwen2", "qwen3")
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import re
 
-from backend.evaluation import machine
+from backend.record import provenance as machine
 
 
 def test_a_commit_is_named_and_left_empty_where_there_is_none(tmp_path, monkeypatch):

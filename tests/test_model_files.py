@@ -12,10 +12,11 @@ import torch
 from conftest import FAMILIES, VOCAB, needs_bitsandbytes, tiny_model, tiny_tokenizer
 
 from app.model import _described, precision_options
-from backend import Lab, RunSettings, adapters
+from backend import Lab, RunSettings
 from backend.__main__ import main
-from backend.capabilities import describe, unsupported
-from backend.models import ModelError, Models, allowed
+from backend.models import adapters
+from backend.models.capabilities import describe, unsupported
+from backend.models.pool import ModelError, Models, allowed
 from backend.settings import Precision
 from backend.steps import Finish, Step
 

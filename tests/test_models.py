@@ -17,11 +17,12 @@ from conftest import FAMILIES, needs_bitsandbytes, tiny_tokenizer
 from peft import LoraConfig, get_peft_model
 from transformers import AutoConfig, BloomConfig, GPT2Config, T5Config
 
-from backend import Lab, RunSettings, Step, adapters
-from backend import models as module
-from backend.capabilities import unsupported
+from backend import Lab, RunSettings, Step
 from backend.inference.lora import attach, beside
-from backend.models import Loaded, ModelError, Models, allowed
+from backend.models import adapters
+from backend.models import pool as module
+from backend.models.capabilities import unsupported
+from backend.models.pool import Loaded, ModelError, Models, allowed
 
 IDS = torch.tensor([[5, 6, 7, 8, 9, 10]])
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")

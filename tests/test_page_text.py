@@ -10,9 +10,9 @@ from test_app_browser import Visitor, link
 
 from app import page as lab_page
 from app.runs import Runs
-from backend.adapters import available
 from backend.engine import Lab
-from backend.models import Models
+from backend.models.adapters import available
+from backend.models.pool import Models
 
 address, visit = on_page.address, on_page.visit
 BEYOND = "🌊𠮷𝑥👩‍👩‍👧‍👦🇫🇷"

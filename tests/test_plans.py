@@ -9,9 +9,10 @@ import torch
 from app import plans
 from app.passages import Passage
 from app.tabs.long_context import built_in
-from backend.engine import Control, Lab
-from backend.evaluation.files import RESULTS
+from backend.engine import Lab
 from backend.evaluation.recall import Reader
+from backend.inference.control import Control
+from backend.record.results import RESULTS
 from backend.settings import RunSettings
 
 ON = {"model": "embedded"}

@@ -14,7 +14,7 @@ from visiting import API, Served, Visitor, eventually, serving
 from app import presets
 from app.sessions import Session
 from app.shares import Shares
-from backend.trace import Trace
+from backend.record.trace import Trace
 
 SHARES = Shares(kept_seconds=1)
 MANY = {"prompt": "Write a very long story.", "max_new_tokens": 200, "repetition_penalty": 1.3}

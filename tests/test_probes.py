@@ -12,12 +12,12 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 from backend import Lab
-from backend import embedded as embedded_files
-from backend.cache import FramedCache
-from backend.models import Loaded, Models
+from backend.inference.kv_cache import FramedCache
+from backend.inference.model_runner import Runner, runner
+from backend.inference.probes import EDGES, Probe
+from backend.models import embedded as embedded_files
+from backend.models.pool import Loaded, Models
 from backend.positions import Policy
-from backend.probes import EDGES, Probe
-from backend.runner import Runner, runner
 from backend.settings import RunSettings, Watch
 from backend.steps import Logits, Step
 

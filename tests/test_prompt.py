@@ -13,9 +13,9 @@ from transformers import PreTrainedTokenizerBase
 
 from backend import Lab
 from backend.__main__ import main
-from backend.models import Models
-from backend.prompt import prompt, token_ids
+from backend.models.pool import Models
 from backend.settings import RunSettings
+from backend.text.prompt import prompt, token_ids
 
 KINDS = list(talking.KINDS)
 tokenizer = cache(talking.tokenizer)

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.evaluation import quality
-from backend.evaluation.longform import repetition
-from backend.evaluation.quality import Likelihood, bert_score, corpus_bleu, distinct, perplexity, rouge, similarity
-from backend.sentences import sentences
+from backend.evaluation.quality import Likelihood, bert_score, corpus_bleu, perplexity, rouge, similarity
+from backend.measures.overlap import distinct, repetition
+from backend.text.sentences import sentences
 
 CAT = "The cat sat on the mat. It was warm there."
 tokens = st.lists(st.integers(0, 5), max_size=30)

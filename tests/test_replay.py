@@ -13,8 +13,8 @@ from visiting import Served, Visitor, eventually, serving
 from app import presets
 from app.replay import Replay, frames, paced
 from app.shares import Shares
+from backend.record.trace import Trace
 from backend.steps import Step
-from backend.trace import Trace
 
 RUNS = 48
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from app import results
-from backend.evaluation.files import RESULTS
 from backend.evaluation.joint_rate import whole_list
 from backend.evaluation.report import sections, text
 from backend.evaluation.report_joint import beside
+from backend.record.results import RESULTS
 
 LONG = ("longform.json", "longform_many.json", "pic_sft.json", "pic_sft_many.json", "longbench_write_long.json")
 

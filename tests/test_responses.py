@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from reading import run
 
 from backend import RunSettings
+from backend.inference.model_runner import Runner, runner
 from backend.inference.responses import Response, respond
 from backend.inference.side_by_side import side_by_side
-from backend.models import Loaded
-from backend.runner import Runner, runner
+from backend.models.pool import Loaded
 
 ENDS = [2]
 

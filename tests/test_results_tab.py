@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, Page
 
 from app import __main__ as app
 from backend.evaluation import report
-from backend.evaluation.files import RESULTS
+from backend.record.results import RESULTS
 
 LONG = 300_000
 VIEWS = [(width, theme) for width in (1440, 390) for theme in ("light", "dark")]

@@ -8,10 +8,10 @@ import pytest
 import torch
 from conftest import tiny_model, tiny_tokenizer
 
-from backend.capabilities import describe, unrunnable
-from backend.models import Loaded
+from backend.inference.model_runner import Runner
+from backend.models.capabilities import describe, unrunnable
+from backend.models.pool import Loaded
 from backend.positions import Policy
-from backend.runner import Runner
 
 ROPES: dict[str, dict[str, Any]] = {
     "linear": {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4},

@@ -19,12 +19,12 @@ from threads import at_once
 from torch.nn import Linear
 
 from backend import Finish, Lab, RunSettings
-from backend.cache import Stopped
-from backend.engine import Control
-from backend.inference.lora import Lora
+from backend.inference.control import Control
+from backend.inference.kv_cache import Stopped
+from backend.inference.model_runner import Runner
 from backend.inference.scheduler import Read, Scheduler, together
+from backend.models.lora import Lora
 from backend.positions import Policy
-from backend.runner import Runner
 from backend.settings import Watch
 
 POLICIES = [

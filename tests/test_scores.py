@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.evaluation import scores
+from backend.measures import length_error as scores
 
 PAIRS = [(12, 10), (95, 100), (100, 100), (171, 150)]
 anything = st.lists(st.tuples(st.integers(0, 3000), st.integers(1, 2000)), min_size=1, max_size=30)

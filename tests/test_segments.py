@@ -7,12 +7,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.attention import framed
-from backend.capabilities import describe
-from backend.families import attach
-from backend.models import Loaded
+from backend.inference.attention import framed
+from backend.inference.families import attach
+from backend.inference.model_runner import Runner
+from backend.models.capabilities import describe
+from backend.models.pool import Loaded
 from backend.positions import Policy, Rope
-from backend.runner import Runner
 from backend.training.segments import Segmented, segments
 from tests.policies import PIC, asking
 

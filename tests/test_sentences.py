@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from backend.sentences import final, mark, sentence_lengths, sentences
+from backend.text.sentences import final, mark, sentence_lengths, sentences
 
 ENDS = [
     *("It rains.", "Really?", 'He said "no."', "(So it is.)", "Stop!**", "It is done.\n", "Well…", "He left..."),

@@ -10,13 +10,14 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
-from backend import adapters, embedded, jsonlines
-from backend.adapters import Adapter
 from backend.evaluation.length import Case, answers, prompts
-from backend.prompt import token_ids
+from backend.models import adapters, embedded
+from backend.models.adapters import Adapter
+from backend.record import jsonlines
 from backend.settings import ADAPTER_METHODS, LIMIT_METHODS, LONG_METHODS, RunSettings
 from backend.signals import signal_rows
 from backend.steps import Finish, Step
+from backend.text.prompt import token_ids
 from backend.training.card import measured, renewed
 
 ASSETS = Path(__file__).parents[1] / "assets"

@@ -12,10 +12,11 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, LlamaConfig, LlamaForCausalLM
 
-from backend import Lab, RunSettings, Step, adapters, embedded
-from backend.engine import Control
-from backend.models import Models
-from backend.prompt import token_ids
+from backend import Lab, RunSettings, Step
+from backend.inference.control import Control
+from backend.models import adapters, embedded
+from backend.models.pool import Models
+from backend.record.trace import Trace
 from backend.settings import Watch
 from backend.signals import SignalContext, SignalSettings, add_signal, attach, prompt_norms, signal_rows, signalling
 from backend.signals.ldpe import ldpe
@@ -24,9 +25,9 @@ from backend.signals.mnt import MntSettings, shifts, sigma
 from backend.signals.orpe import orpe
 from backend.signals.pre import noisy, pre
 from backend.signals.scale import constant
-from backend.signals.units import in_tokens, length
 from backend.splits import prompts
-from backend.trace import Trace
+from backend.text.prompt import token_ids
+from backend.text.units import in_tokens, length
 
 KINDS = ("ldpe", "orpe", "lrpe", "pre")
 

@@ -9,12 +9,13 @@ from policies import asking
 from reading import loaded, run
 
 from app import bench as app_bench
-from backend.evaluation import flatness, machine, speed
-from backend.evaluation.machine import PeakMemory
+from backend.evaluation import flatness, speed
 from backend.evaluation.report_speed import PARTS
 from backend.evaluation.speed import Bench, Case, Found, Stepping
+from backend.inference.model_runner import Runner
 from backend.positions import Policy
-from backend.runner import Runner
+from backend.record import provenance as machine
+from backend.record.provenance import PeakMemory
 from backend.settings import Watch
 
 

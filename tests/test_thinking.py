@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from app.series import Series
 from backend import Lab
 from backend.__main__ import main
-from backend.adapters import Adapter
-from backend.landing import Landing
-from backend.models import Models
-from backend.prompt import token_ids
+from backend.inference.landing import Landing
+from backend.models.adapters import Adapter
+from backend.models.pool import Models
+from backend.record.trace import Trace
 from backend.settings import RunSettings
 from backend.signals import SignalContext, SignalSettings
 from backend.steps import Finish, Step
-from backend.thinking import MARKS, Response, begun
-from backend.trace import Trace
+from backend.text.prompt import token_ids
+from backend.text.thinking import MARKS, Response, begun
 
 THOUGHT = [" I", " must", " think", " hard"]
 ANSWER = [" The", " answer", " is", " blue", "."]

@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.view import View
-from backend import records, trace
-from backend.engine import Control
+from backend.inference.control import Control
+from backend.record import schema as records
+from backend.record import trace
+from backend.record.trace import Trace, TraceError
 from backend.settings import RunSettings, Watch
 from backend.steps import Finish, Logits, Reading, Step
-from backend.trace import Trace, TraceError
 
 LAYERS, HEADS, WIDTH = 5, 9, 16
 BINS = ("distance", "mean", "low", "high")

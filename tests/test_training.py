@@ -17,14 +17,14 @@ from tokenizers.models import BPE
 from transformers import PreTrainedTokenizerFast
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
-from backend import jsonlines
 from backend.__main__ import main
-from backend.adapters import Adapter
-from backend.capabilities import describe
 from backend.evaluation.length import prompts
-from backend.models import Loaded
+from backend.inference.model_runner import Runner
+from backend.models.adapters import Adapter
+from backend.models.capabilities import describe
+from backend.models.pool import Loaded
 from backend.positions import Policy
-from backend.runner import Runner
+from backend.record import jsonlines
 from backend.signals import SignalContext, signal_rows, signalling
 from backend.signals import attach as attach_signal
 from backend.splits import prompts as split_prompts

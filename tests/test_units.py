@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.signals.prompted import prompted
-from backend.signals.units import EXPECTED, Growing, characters, in_tokens, length, words
+from backend.text.units import EXPECTED, Growing, characters, in_tokens, length, words
 
 
 @pytest.mark.parametrize(

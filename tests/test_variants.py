@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from backend import jsonlines
 from backend.evaluation.variants import CAP, TARGETS, errors, interval, measure
+from backend.record import jsonlines
 
 
 def test_both_of_a_pair_are_given_the_same_and_asked_the_same(tmp_path, tiny_folder):

@@ -16,7 +16,7 @@ from app import __main__ as app
 from app import page
 from app.runs import Runs
 from app.shares import Shares
-from backend.adapters import available
+from backend.models.adapters import available
 
 PATIENCE = 120
 API = "/gradio_api"

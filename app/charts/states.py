@@ -9,7 +9,7 @@ import numpy as np
 from app.charts.base import Chart, axes, colour_bar, empty, note, rounded, table_rows
 from app.charts.palette import PLACE_SCALE
 from app.series import Series, pick, sample
-from backend.components import components
+from backend.measures.principal_components import components
 
 STATES = 360
 

@@ -19,8 +19,8 @@ from app.runs import Run, Runs
 from app.share import settings_of
 from app.tabs.generate import Adapters
 from app.view import ended_words, ending, follow_all, sentence
-from backend.capabilities import Capabilities
-from backend.engine import Control
+from backend.inference.control import Control
+from backend.models.capabilities import Capabilities
 from backend.refused import Refused
 from backend.settings import (
     LIMIT_METHODS,

@@ -23,9 +23,9 @@ from app.series import Series
 from app.share import from_query, to_query
 from app.store import Store
 from app.view import FIELDS, View, follow, sentence
-from backend.engine import Control
+from backend.inference.control import Control
+from backend.record.trace import Trace, TraceError
 from backend.settings import LIMIT_METHODS, MAX_TARGET, RunSettings
-from backend.trace import Trace, TraceError
 
 PLACE = "generate"
 WRAP_UP = {"tokens": 15, "words": 12, "characters": 70}

@@ -18,8 +18,8 @@ from app.passages import Passage
 from app.plans import NOTHING, NUMBER, POLICIES, WRITE, Task
 from app.runs import Runs
 from app.view import sentence
-from backend.capabilities import Capabilities
-from backend.engine import Control
+from backend.inference.control import Control
+from backend.models.capabilities import Capabilities
 from backend.refused import Refused
 
 PLACE = "long"

@@ -17,7 +17,7 @@ from backend.evaluation.command_long_texts import (
     add_recall,
     chosen_policies,
 )
-from backend.evaluation.files import RESULTS, keep, resumed, writable
+from backend.record.results import RESULTS, keep, resumed, writable
 from backend.refused import Refused
 from backend.settings import LONG_METHODS, MAX_LANDING, Method, Unit
 from backend.terminal import say
@@ -69,10 +69,10 @@ def _add_joint_rate(command: argparse.ArgumentParser) -> None:
 
 
 def _joint_rate(options: argparse.Namespace) -> int:
-    from backend import jsonlines
     from backend.engine import Lab
     from backend.evaluation import joint_rate
-    from backend.models import Models, allowed
+    from backend.models.pool import Models, allowed
+    from backend.record import jsonlines
 
     if not 0 <= options.landing <= MAX_LANDING:
         raise Refused(f"--landing {options.landing}: give 0 to {MAX_LANDING}")
@@ -118,7 +118,7 @@ def _harness(options: argparse.Namespace) -> int:
         from backend.evaluation.harness import CHOICES, evaluate, summaries
     except ImportError as error:
         raise Refused(f"{error.name} is not installed: pip install -r requirements-dev.txt") from error
-    from backend.models import Models, allowed
+    from backend.models.pool import Models, allowed
 
     if not options.task and options.data is None:
         raise Refused("nothing to run: give --data FOLDER, or --task NAME")
@@ -149,7 +149,7 @@ def _add_endmark(command: argparse.ArgumentParser) -> None:
 
 def _endmark(options: argparse.Namespace) -> int:
     from backend.evaluation.endmark import evaluate
-    from backend.models import Models, allowed
+    from backend.models.pool import Models, allowed
 
     if not 0 < options.gain < math.inf:
         raise Refused(f"--gain {options.gain}: give a number above 0")
@@ -171,7 +171,7 @@ def _add_shapes(command: argparse.ArgumentParser) -> None:
 
 def _shapes(options: argparse.Namespace) -> int:
     from backend.evaluation.shapes import earlier, evaluate, made
-    from backend.models import Models, allowed
+    from backend.models.pool import Models, allowed
     from backend.training.data import corpus, samples
     from backend.training.settings import TrainSettings
 
@@ -210,7 +210,7 @@ def _add_longform(command: argparse.ArgumentParser) -> None:
 def _longform(options: argparse.Namespace) -> int:
     from backend.engine import Lab
     from backend.evaluation.longform import asked, earlier, evaluate, judge, policies, recount, trained
-    from backend.models import Models, allowed
+    from backend.models.pool import Models, allowed
 
     for file in options.recount or ():
         writable(file)
@@ -245,7 +245,7 @@ def _longform(options: argparse.Namespace) -> int:
 def _length(options: argparse.Namespace) -> int:
     from backend.evaluation.length import evaluate
     from backend.evaluation.quality import packages
-    from backend.models import Models, allowed
+    from backend.models.pool import Models, allowed
 
     if options.prompts < 1:
         raise Refused(f"--prompts {options.prompts}: give at least 1")

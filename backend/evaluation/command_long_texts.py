@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backend.evaluation.files import RESULTS, keep, resumed, writable
+from backend.record.results import RESULTS, keep, resumed, writable
 from backend.refused import Refused
 from backend.terminal import say
 
@@ -112,7 +112,7 @@ def _diagnoses(options: argparse.Namespace) -> int:
     from backend.engine import Lab
     from backend.evaluation.diagnoses import evaluate
     from backend.evaluation.fluency import documents
-    from backend.models import Models, allowed
+    from backend.models.pool import Models, allowed
 
     for name, least in (("documents", 1), ("length", 64), ("head", 0)):
         if getattr(options, name) < least:
@@ -149,7 +149,7 @@ def _texts(options: argparse.Namespace) -> tuple[Lab, dict[str, str]]:
     """A lab, and the texts by name."""
     from backend.engine import Lab
     from backend.evaluation.fluency import documents
-    from backend.models import Models, allowed
+    from backend.models.pool import Models, allowed
 
     if options.documents < 1:
         raise Refused(f"--documents {options.documents}: give at least 1")

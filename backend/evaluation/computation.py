@@ -20,13 +20,13 @@ import numpy as np
 from torch import Tensor
 
 from backend.engine import Lab
-from backend.evaluation.bootstrap import Bounded, bounded
-from backend.evaluation.files import counted
-from backend.evaluation.machine import provenance
 from backend.evaluation.perplexity import Chunk, read, read_truncated, tokenise, truncation_start
 from backend.evaluation.speed import read_operations
+from backend.inference.model_runner import Runner
+from backend.measures.bootstrap import Bounded, bounded
+from backend.record.provenance import provenance
+from backend.record.results import counted
 from backend.refused import Refused
-from backend.runner import Runner
 from backend.settings import RunSettings
 
 FIRST, STOP = 8192, 12288

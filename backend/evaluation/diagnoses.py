@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from backend.components import components
 from backend.engine import CHUNK, Lab
-from backend.evaluation.files import counted
 from backend.evaluation.fluency import WINDOW
-from backend.evaluation.machine import provenance
 from backend.evaluation.perplexity import tokenise
+from backend.inference.probes import Probe
+from backend.measures.principal_components import components
 from backend.positions import Policy
-from backend.probes import Probe
+from backend.record.provenance import provenance
+from backend.record.results import counted
 from backend.refused import Refused
 from backend.settings import RunSettings
 

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple, get_args
 import torch
 from torch import Tensor, nn
 
-from backend.evaluation.files import counted
-from backend.evaluation.machine import provenance
-from backend.models import Models
+from backend.models.pool import Models
+from backend.record.provenance import provenance
+from backend.record.results import counted
 from backend.signals import Kind, SignalSettings, signal_rows
 from backend.signals.scale import constant
 

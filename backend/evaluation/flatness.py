@@ -16,11 +16,11 @@ from typing import Any
 import torch
 
 from backend.engine import CHUNK
-from backend.evaluation.files import RESULTS, keep, writable
-from backend.evaluation.machine import clock, provenance
 from backend.evaluation.speed import WARM, Reader, context_tokens, window_case
-from backend.models import Models
-from backend.runner import Runner
+from backend.inference.model_runner import Runner
+from backend.models.pool import Models
+from backend.record.provenance import clock, provenance
+from backend.record.results import RESULTS, keep, writable
 from backend.terminal import say
 
 OUT = RESULTS / "flatness.json"

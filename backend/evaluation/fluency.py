@@ -23,10 +23,10 @@ from typing import Any
 import torch
 
 from backend.engine import Lab
-from backend.evaluation import checkpoint
-from backend.evaluation.files import counted
-from backend.evaluation.machine import CALL, provenance
 from backend.evaluation.perplexity import Chunk, begin, read, tokenise, truncation_start
+from backend.record import checkpoint
+from backend.record.provenance import CALL, provenance
+from backend.record.results import counted
 from backend.refused import Refused
 from backend.settings import RunSettings
 

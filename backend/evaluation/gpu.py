@@ -15,10 +15,7 @@ from typing import Any, cast
 import torch
 from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig, PreTrainedModel
 
-from backend.capabilities import describe
 from backend.engine import CHUNK
-from backend.evaluation.files import RESULTS, keep, writable
-from backend.evaluation.machine import CPU, memory
 from backend.evaluation.speed import (
     Bench,
     Case,
@@ -34,8 +31,11 @@ from backend.evaluation.speed import (
     measured,
     window_case,
 )
-from backend.models import Loaded
-from backend.runner import Runner
+from backend.inference.model_runner import Runner
+from backend.models.capabilities import describe
+from backend.models.pool import Loaded
+from backend.record.provenance import CPU, memory
+from backend.record.results import RESULTS, keep, writable
 from backend.terminal import say
 
 OUT = RESULTS / "bench_gpu.json"

@@ -23,15 +23,16 @@ from lm_eval import simple_evaluate
 from lm_eval.api.task import ConfigurableTask
 from lm_eval.models.huggingface import HFLM
 
-from backend import adapters, jsonlines
-from backend.adapters import Adapter
-from backend.cache import FramedCache
-from backend.evaluation.files import counted
-from backend.evaluation.machine import provenance
-from backend.models import Loaded, Models
+from backend.inference.kv_cache import FramedCache
+from backend.inference.model_runner import runner
+from backend.models import adapters
+from backend.models.adapters import Adapter
+from backend.models.pool import Loaded, Models
 from backend.positions import Policy
+from backend.record import jsonlines
+from backend.record.provenance import provenance
+from backend.record.results import counted
 from backend.refused import Refused
-from backend.runner import runner
 from backend.settings import Method
 from backend.signals import SignalContext, SignalSettings, prompt_norms
 from backend.training.data import SUMMARISE

@@ -31,19 +31,19 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from backend.engine import Lab
-from backend.evaluation.files import RESULTS
-from backend.evaluation.longform import repetition
-from backend.evaluation.machine import provenance
 from backend.evaluation.quality import similarity
 from backend.inference.side_by_side import side_by_side
-from backend.models import Loaded
-from backend.prompt import end_ids, token_ids
+from backend.measures.overlap import repetition
+from backend.models.pool import Loaded
+from backend.record.provenance import provenance
+from backend.record.results import RESULTS
 from backend.refused import Refused
-from backend.sentences import mark
 from backend.settings import LIMIT_METHODS, UNSTEERED, Method, RunSettings, Unit, Watch
-from backend.signals.units import in_tokens, length
 from backend.splits import Kind, Prompt, Split, fingerprint, prompts
 from backend.steps import Finish, Step
+from backend.text.prompt import end_ids, token_ids
+from backend.text.sentences import mark
+from backend.text.units import in_tokens, length
 
 FOLDER = RESULTS / "joint_rate"
 # One of them for each prompt, in turn: their number shares no factor with that of the kinds of prompts.

@@ -24,22 +24,24 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from backend import adapters, jsonlines
-from backend.adapters import Adapter
-from backend.engine import Control, Lab
-from backend.evaluation import scores
+from backend.engine import Lab
 from backend.evaluation.answers import SUMMARIES, Answer
-from backend.evaluation.longform import repetition
-from backend.evaluation.machine import provenance
-from backend.evaluation.quality import bert_score, distinct, perplexity, rouge
+from backend.evaluation.quality import bert_score, perplexity, rouge
+from backend.inference.control import Control
 from backend.inference.side_by_side import side_by_side
-from backend.models import Loaded, Models
-from backend.prompt import token_ids
+from backend.measures import length_error as scores
+from backend.measures.overlap import distinct, repetition
+from backend.models import adapters
+from backend.models.adapters import Adapter
+from backend.models.pool import Loaded, Models
+from backend.record import jsonlines
+from backend.record.provenance import provenance
 from backend.refused import Refused
-from backend.sentences import final
 from backend.settings import LIMIT_METHODS, SIGNAL_METHODS, UNSTEERED, Method, RunSettings, Unit, Watch
-from backend.signals.units import length
 from backend.steps import Finish, Step
+from backend.text.prompt import token_ids
+from backend.text.sentences import final
+from backend.text.units import length
 from backend.training.data import QUESTIONS, SUMMARISE
 
 IN_RANGE = (10, 20, 40, 60, 80, 100, 120, 150, 200)
@@ -297,8 +299,9 @@ def evaluate(
     """All of it as one document: provenance, answers, summary by range, quality.
 
     folder: data sets of other kinds of prompts. path: an adapter that is not the lab's own. landing: endings tried
-    near the target, see backend.landing. before: an earlier document, whose other ranges are kept where it was made of
-    the same adapter and prompts. ValueError without an adapter, with another method's, or for nothing to ask.
+    near the target, see backend.inference.landing. before: an earlier document, whose other ranges are kept where it
+    was made of the same adapter and prompts. ValueError without an adapter, with another method's, or for nothing to
+    ask.
     """
     started = time.monotonic()
     if landing and (method in LIMIT_METHODS or method in UNSTEERED):

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from backend.evaluation import censored, scores
-from backend.evaluation.bootstrap import bounded, difference, ratio, share
+from backend.measures import censored
+from backend.measures import length_error as scores
+from backend.measures.bootstrap import bounded, difference, ratio, share
 
 # Novels and Python's documentation repeat 1 to 12 % of their 4-grams within 6,144 tokens; an answer that goes in a
 # circle for longer than it did not, more than half.

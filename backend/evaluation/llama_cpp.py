@@ -17,14 +17,14 @@ from typing import Any
 
 import torch
 
-from backend import embedded
-from backend.evaluation.files import RESULTS, keep, writable
-from backend.evaluation.machine import PeakMemory
 from backend.evaluation.speed import Bench, Speed, begun, cache_bytes, context_tokens, engine_readers, measured
-from backend.models import Models
+from backend.inference.model_runner import Runner
+from backend.models import embedded
+from backend.models.pool import Models
 from backend.positions import Policy
+from backend.record.provenance import PeakMemory
+from backend.record.results import RESULTS, keep, writable
 from backend.refused import Refused
-from backend.runner import Runner
 from backend.terminal import say
 
 OUT = RESULTS / "bench_llama_cpp.json"

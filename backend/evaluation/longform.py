@@ -14,20 +14,21 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from backend import adapters, jsonlines
 from backend.engine import Lab
-from backend.evaluation.files import counted
 from backend.evaluation.lengthening import Answer, summary
-from backend.evaluation.machine import provenance
-from backend.evaluation.quality import distinct, perplexity, similarity
+from backend.evaluation.quality import perplexity, similarity
 from backend.inference.responses import Response
-from backend.prompt import token_ids
+from backend.measures.overlap import distinct, repetition
+from backend.models import adapters
+from backend.record import jsonlines
+from backend.record.provenance import provenance
+from backend.record.results import counted
 from backend.refused import Refused
 from backend.settings import RunSettings, Watch
-from backend.signals.units import words
 from backend.steps import Finish, Step
+from backend.text.prompt import token_ids
+from backend.text.units import words
 
-NGRAM = 4
 SEEDS, PATH = "a prompt's place", "Lab.stream"
 PROMPTS = (
     "Explain how a refrigerator keeps food cold.",
@@ -46,11 +47,6 @@ class Asked:
 
     prompt: str
     words: int | None = None
-
-
-def repetition(tokens: list[int]) -> float:
-    """Share of the 4-grams of a response that are not its first of their kind; 0 below 4 tokens."""
-    return 1 - distinct(tokens, NGRAM)
 
 
 def asked(file: Path | None, count: int, least: int = 0) -> list[Asked]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from backend.evaluation.bootstrap import Bounded
+from backend.measures.bootstrap import Bounded
 
 UNKNOWN = "–"
 # Result files by their path.

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from backend.cache import FramedCache
 from backend.engine import CHUNK, Control, Lab
+from backend.inference.kv_cache import FramedCache
 from backend.positions import Policy
 from backend.refused import Refused
 from backend.settings import RunSettings

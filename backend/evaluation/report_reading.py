@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from backend.evaluation.bootstrap import Bounded, geometric, share
 from backend.evaluation.computation import curves, spared, whole
 from backend.evaluation.fluency import FRESH, Reading, by_document, by_document_fresh
 from backend.evaluation.markdown import Part, Results, decimal, estimate, figure, fine, percent, table, verdict
+from backend.measures.bootstrap import Bounded, geometric, share
 
 NOVELS, NOVEL, REFERENCE = "perplexity_novels.json", "perplexity.json", "perplexity_pydoc.json"
 PLAIN, LAMBDA = "plain", "Λ"

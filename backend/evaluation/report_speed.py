@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from backend.evaluation.bootstrap import LEAST, Bounded, bounded
 from backend.evaluation.markdown import Part, Results, decimal, estimate, figure, table
+from backend.measures.bootstrap import LEAST, Bounded, bounded
 
 PLAIN = "transformers bf16"
 # When decoding's products came to sum in one order for any number of sequences. What was timed before is named so.

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from backend.evaluation.bootstrap import Bounded, difference, share
 from backend.evaluation.markdown import (
     UNKNOWN,
     Part,
@@ -21,7 +20,8 @@ from backend.evaluation.markdown import (
     table,
     verdict,
 )
-from backend.evaluation.scores import s_l
+from backend.measures.bootstrap import Bounded, difference, share
+from backend.measures.length_error import s_l
 
 # The newest and largest run first: where it is there, it is what is shown.
 LARGE, MANY, ALL, GREEDY = "long_answers.json", "longform_many.json", "longform.json", "longform_greedy.json"

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, get_args
 
 from backend.engine import Lab
-from backend.evaluation.files import RESULTS, counted, keep, resumed, writable
 from backend.evaluation.length import QUESTIONS
-from backend.evaluation.machine import provenance
 from backend.inference.side_by_side import side_by_side
+from backend.record.provenance import provenance
+from backend.record.results import RESULTS, counted, keep, resumed, writable
 from backend.refused import Refused
 from backend.settings import SIGNAL_METHODS, Method, Precision, RunSettings, Watch
 from backend.steps import Finish

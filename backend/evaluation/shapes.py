@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from backend import jsonlines
-from backend.adapters import Adapter
 from backend.engine import Lab
 from backend.evaluation import length
-from backend.evaluation.files import counted
-from backend.evaluation.machine import provenance
-from backend.models import Models
+from backend.models.adapters import Adapter
+from backend.models.pool import Models
+from backend.record import jsonlines
+from backend.record.provenance import provenance
+from backend.record.results import counted
 from backend.refused import Refused
 from backend.training.data import Sample
 from backend.training.settings import TrainSettings

@@ -19,16 +19,16 @@ from typing import Any, Protocol
 import torch
 from transformers import AutoModelForCausalLM, DynamicCache, PreTrainedConfig, PreTrainedModel
 
-from backend import embedded
-from backend.cache import FramedCache
 from backend.engine import CHUNK, FIRST_CHUNK
 from backend.evaluation.algorithm1 import Algorithm1
-from backend.evaluation.files import RESULTS, keep, writable
-from backend.evaluation.machine import CPU, PeakMemory, clock, copy_bandwidth, product_rate, provenance
-from backend.models import Models
+from backend.inference.kv_cache import FramedCache
+from backend.inference.model_runner import Runner
+from backend.inference.probes import Probe
+from backend.models import embedded
+from backend.models.pool import Models
 from backend.positions import Policy
-from backend.probes import Probe
-from backend.runner import Runner
+from backend.record.provenance import CPU, PeakMemory, clock, copy_bandwidth, product_rate, provenance
+from backend.record.results import RESULTS, keep, writable
 from backend.settings import Watch
 from backend.terminal import say
 

@@ -18,21 +18,21 @@ from typing import Any
 
 import numpy as np
 
-from backend import adapters
-from backend.adapters import Adapter
 from backend.engine import Lab
-from backend.evaluation.files import RESULTS, keep, writable
-from backend.evaluation.machine import provenance
+from backend.inference.precision import precision
 from backend.inference.side_by_side import side_by_side
-from backend.models import Loaded, Models, allowed
-from backend.precision import precision
-from backend.prompt import token_ids
+from backend.models import adapters
+from backend.models.adapters import Adapter
+from backend.models.pool import Loaded, Models, allowed
+from backend.record.provenance import provenance
+from backend.record.results import RESULTS, keep, writable
 from backend.refused import Refused
 from backend.settings import Method, RunSettings, Watch
 from backend.signals import prompt_norms
 from backend.signals.scale import constant
 from backend.splits import prompts
 from backend.steps import Finish
+from backend.text.prompt import token_ids
 from backend.training.budget import budgets
 from backend.training.data import corpus, samples
 from backend.training.settings import TrainSettings

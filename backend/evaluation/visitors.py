@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from backend.engine import Lab
-from backend.evaluation.files import RESULTS, keep, writable
 from backend.evaluation.length import QUESTIONS
-from backend.evaluation.machine import provenance
+from backend.record.provenance import provenance
+from backend.record.results import RESULTS, keep, writable
 from backend.settings import RunSettings
 from backend.steps import Finish
 from backend.terminal import say

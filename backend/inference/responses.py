@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from backend.choice import Chooser
 from backend.inference.scheduler import Asks, Read
 from backend.positions import Policy
+from backend.text.sampling import Chooser
 
 if TYPE_CHECKING:
-    from backend.runner import Runner
+    from backend.inference.model_runner import Runner
     from backend.settings import RunSettings
 
 

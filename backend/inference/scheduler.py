@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from torch import Tensor
 
-from backend.cache import FramedCache
-from backend.probes import Probe
+from backend.inference.kv_cache import FramedCache
+from backend.inference.probes import Probe
 from backend.signals import SignalContext
 
 # Runs that write at a time; the others wait in turn. Tokens of prompts that a step reads, but for a longer chunk.

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from backend.capabilities import rotated
 from backend.refused import Refused
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
+
+# Families whose attention leaves part of a head unrotated where their config says so; the others rotate all of it.
+PARTIAL_FAMILIES = frozenset({"gpt_neox", "gptj"})
+
 
 
 @dataclass(frozen=True)
@@ -83,3 +90,18 @@ class Rope:
     def _swapped(self, x: Tensor) -> Tensor:
         """Both members of each pair exchanged; the sign of the rotation is in the sines."""
         return x.unflatten(-1, (-1, 2)).flip(-1).flatten(-2) if self.interleaved else x.roll(self.width // 2, -1)
+
+
+def rotated(config: PreTrainedConfig) -> int:
+    """Dimensions of a head for which transformers makes frequencies, by the model's family and rope type."""
+    if config.model_type == "gptj":
+        return config.rotary_dim or config.n_embd
+    rope = config.rope_parameters
+    # The families that rotate whole heads heed the factor, and then fail, where the rope type is not the plain one.
+    heeded = config.model_type in PARTIAL_FAMILIES or rope["rope_type"] != "default"
+    return int(head_dim(config) * rope.get("partial_rotary_factor", 1.0)) if heeded else head_dim(config)
+
+
+def head_dim(config: PreTrainedConfig) -> int:
+    """Width of a head of attention."""
+    return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads

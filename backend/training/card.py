@@ -12,9 +12,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from backend import adapters, jsonlines
-from backend.adapters import Adapter
-from backend.evaluation.files import RESULTS
+from backend.models import adapters
+from backend.models.adapters import Adapter
+from backend.record import jsonlines
+from backend.record.results import RESULTS
 from backend.settings import ADAPTER_METHODS, LIMIT_METHODS, LONG_METHODS
 from backend.training.budget import UNRECORDED, Budget, budgets, trainings
 

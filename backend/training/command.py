@@ -8,14 +8,14 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend import jsonlines
+from backend.record import jsonlines
 from backend.refused import Refused
 from backend.settings import ADAPTER_METHODS
 from backend.terminal import say
 from backend.training.settings import PRESETS, TrainSettings
 
 if TYPE_CHECKING:
-    from backend.models import Loaded
+    from backend.models.pool import Loaded
 
 # As 000 takes of OpenOrca.
 HUB_ROWS = 100_000
@@ -65,7 +65,7 @@ def _add_distill(command: argparse.ArgumentParser) -> None:
 
 
 def _train(options: argparse.Namespace) -> int:
-    from backend.precision import precision
+    from backend.inference.precision import precision
     from backend.training.data import corpus, hub_texts, samples
     from backend.training.train import train
 
@@ -112,6 +112,6 @@ def _distill(options: argparse.Namespace) -> int:
 
 
 def _loaded(model: str, precision: str) -> Loaded:
-    from backend.models import Models, allowed
+    from backend.models.pool import Models, allowed
 
     return Models(allowed(more=[model])).load(model, precision)

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 from transformers import PreTrainedTokenizerBase
 
-from backend import jsonlines
-from backend.prompt import token_ids
+from backend.record import jsonlines
 from backend.refused import Refused
-from backend.sentences import sentence_lengths
 from backend.settings import RunSettings
 from backend.splits import HELD_OUT, SUMMARISE, split_of
+from backend.text.prompt import token_ids
+from backend.text.sentences import sentence_lengths
 
 # The questions of MMLU that are meant for training; its other splits are measured on.
 TRAINED_ON = {"cais/mmlu": {"name": "all", "split": "auxiliary_train"}}

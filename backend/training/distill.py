@@ -19,17 +19,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backend import jsonlines
-from backend.evaluation.files import keep, resumed
-from backend.evaluation.longform import repetition
-from backend.evaluation.machine import provenance
+from backend.inference.model_runner import runner
 from backend.inference.responses import Response, respond
 from backend.inference.side_by_side import side_by_side
-from backend.models import Loaded
+from backend.measures.overlap import repetition
+from backend.models.pool import Loaded
+from backend.record import jsonlines
+from backend.record.provenance import provenance
+from backend.record.results import keep, resumed
 from backend.refused import Refused
-from backend.runner import runner
-from backend.sentences import sentence_lengths
 from backend.settings import RunSettings
+from backend.text.sentences import sentence_lengths
 from backend.training.data import prompt_ids
 from backend.training.ends import all_ends
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
-from backend.models import Loaded
-from backend.prompt import end_ids
+from backend.models.pool import Loaded
 from backend.refused import Refused
+from backend.text.prompt import end_ids
 
 ANSWER = "Yes."
 

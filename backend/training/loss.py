@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from backend.precision import precision
+from backend.inference.precision import precision
 
 # Logits at a time: 24 MiB, which the C library keeps for the next ones. Larger blocks go back to the system, and each
 # page of the next is zeroed anew: with all logits of a long text at once a quarter of a step went to that.

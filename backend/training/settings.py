@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, cast, get_args
 
-from backend.adapters import LongformSettings
+from backend.models.adapters import LongformSettings
 from backend.refused import Refused
 from backend.settings import LONG_METHODS, Method
 from backend.signals.scale import Scale

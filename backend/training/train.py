@@ -25,13 +25,14 @@ import torch
 from filelock import FileLock, Timeout
 from torch import Tensor, nn
 
-from backend import adapters, jsonlines
-from backend.adapters import Adapter
-from backend.attention import framed
-from backend.evaluation.machine import provenance
-from backend.families import attach
-from backend.models import Loaded
+from backend.inference.attention import framed
+from backend.inference.families import attach
+from backend.models import adapters
+from backend.models.adapters import Adapter
+from backend.models.pool import Loaded
 from backend.positions import Rope
+from backend.record import jsonlines
+from backend.record.provenance import provenance
 from backend.refused import Refused
 from backend.settings import LIMIT_METHODS, SIGNAL_METHODS
 from backend.signals import Kind, SignalSettings, prompt_norms, signal_rows

@@ -1,0 +1,151 @@
+"""What can be seen inside while the model reads and writes (002 §3, fig. 1).
+
+Only the decoded query and a few sampled prompt rows are looked at, so memory is linear in length. A probe reads
+scores that attention has computed anyway; it changes nothing, so tokens are the same with and without one.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from backend.inference.kv_cache import FramedCache
+from backend.inference.prefill_attention import within
+from backend.positions import CLIPPED, COMPRESSED, NEAR
+from backend.settings import Watch
+from backend.steps import Logits
+
+EDGES = np.unique(np.concatenate([np.arange(-0.5, 8), np.geomspace(8.5, 200_000, 56)]))
+SAMPLED_ROWS = 8
+
+
+def entropy(scores: Tensor) -> Tensor:
+    """H = lse − Σ p·s in nats over the last dimension, of pre-softmax scores (−inf: unseen), in float32 or better."""
+    scores = scores if scores.dtype == torch.float64 else scores.float()
+    top = scores.amax(-1, keepdim=True)
+    shifted = (scores - top).clamp_min_(-1e4)
+    weights = shifted.exp()
+    total = weights.sum(-1)
+    return (total.log() - weights.mul_(shifted).sum(-1) / total).clamp_min(0)
+
+
+def distances(cache: FramedCache) -> np.ndarray:
+    """Perceived distances of the last row's keys, in the order in which attention joins its scores."""
+    chunk, out = cache.chunk, []
+    assert chunk is not None
+    if chunk.unframed:
+        frames = cache.policy.whole_prompt_frame(chunk.rows, len(chunk.rows))
+        return frames[-1] - frames
+    for group in (NEAR, COMPRESSED, CLIPPED):
+        query = float(cache.policy.query_frame(chunk.rows[-1], group)) if group in chunk.pieces else 0.0
+        for piece in chunk.pieces.get(group, ()):
+            keys = np.arange(piece.first, piece.first + piece.hi - piece.lo)
+            out.append(query - cache.policy.key_frame(keys, group))
+    return np.concatenate(out)
+
+
+def by_distance(scores: np.ndarray, distance: np.ndarray, layer: int, head: int) -> Logits:
+    """Bin one head's pre-softmax logits [keys] by perceived distance [keys]; keys with −inf are left out."""
+    seen = np.isfinite(scores)
+    scores, distance = scores[seen], distance[seen]
+    order = np.argsort(distance, kind="stable")
+    scores, distance = scores[order], distance[order]
+    bins = np.digitize(distance, EDGES)
+    starts = np.flatnonzero(np.diff(bins, prepend=-1))
+    counts = np.diff(starts, append=len(bins))
+    return Logits(
+        layer,
+        head,
+        np.add.reduceat(distance, starts) / counts,
+        np.add.reduceat(scores, starts) / counts,
+        np.minimum.reduceat(scores, starts),
+        np.maximum.reduceat(scores, starts),
+    )
+
+
+class Probe:
+    """Collects one forward call at a time. layers, heads: the model's; watch: what to record."""
+
+    def __init__(self, layers: int, heads: int, watch: Watch):
+        self.layers, self.heads, self.watch = layers, heads, watch
+        self._one: dict[int, Tensor] = {}
+        self._rows: dict[int, Tensor] = {}
+        self._state: Tensor | None = None
+        self._entropy: Tensor | None = None
+        self._queries: Tensor | None = None
+        self._attended = torch.zeros(1, dtype=torch.int64)
+
+    def one(self, layer: int, scores: Tensor) -> None:
+        """Take the decoded query's scores [heads, keys] of one layer."""
+        self._one[layer] = scores
+        self._attended = torch.tensor([scores.shape[-1]])
+        self._rows.pop(layer, None)
+
+    def token(self, entropy: Tensor, queries: Tensor, state: Tensor, attended: int) -> None:
+        """Take a query decoded by the kernels, which keep no scores: entropy [layers, heads]; queries [layers, groups,
+        heads, width] as they met the keys of each group; the first layer's output [1, width]; number of keys seen."""
+        self.chunk(entropy[None], queries, torch.tensor([attended]))
+        self._state = state
+
+    def chunk(self, entropy: Tensor, queries: Tensor, attended: Tensor) -> None:
+        """Likewise a short chunk's sampled rows: entropy [rows, layers, heads], attended [rows]; the last one's
+        queries."""
+        self._entropy, self._queries, self._attended = entropy, queries, attended
+        self._one.clear()
+        self._rows.clear()
+
+    def sampled(self, n: int) -> list[int]:
+        """Which rows of a chunk of n are looked at: a few, evenly spread, the last one included."""
+        return sorted({round(x) for x in np.linspace(0, n - 1, min(n, SAMPLED_ROWS))})
+
+    def rows(self, layer: int, scores: Tensor) -> None:
+        """Take the sampled rows' scores [heads, rows, keys] of one layer of a prefill chunk, −inf where unseen."""
+        self._rows[layer] = entropy(scores).T
+        self._attended = (scores[0] > -torch.inf).sum(-1)
+        self._one[layer] = scores[:, -1]
+
+    def state(self, hidden: Tensor) -> None:
+        """Take the first layer's output [n, width]."""
+        self._state = hidden
+
+    def decoded(self) -> np.ndarray:
+        """Attention entropy [layers, heads] of the query just decoded, in nats."""
+        if not self._one:
+            assert self._entropy is not None
+            return self._entropy[-1].numpy()
+        return entropy(torch.stack([self._one[i] for i in range(self.layers)])).cpu().numpy()
+
+    def prefilled(self) -> tuple[np.ndarray, np.ndarray]:
+        """Entropies [rows, layers, heads] of a chunk's sampled rows, and the number of keys [rows] each one saw."""
+        if not self._rows:
+            assert self._entropy is not None
+            return self._entropy.numpy(), self._attended.numpy()
+        stacked = torch.stack([self._rows[i] for i in range(self.layers)], 1)
+        return stacked.cpu().numpy(), self._attended.cpu().numpy()
+
+    def logits(self, cache: FramedCache, layer: int, head: int) -> Logits:
+        """The logits of one layer and head for the last row read; both are clipped to what the model has."""
+        layer, head = min(layer, self.layers - 1), min(head, self.heads - 1)
+        scores = self._one[layer][head] if self._one else self._scores(cache, layer, head)
+        return by_distance(scores.float().cpu().numpy(), distances(cache), layer, head)
+
+    def _scores(self, cache: FramedCache, layer: int, head: int) -> Tensor:
+        """One head's scores [keys] of a query decoded by the kernels, from the keys as they still stand."""
+        chunk, kv_head = cache.chunk, head * cache.shape.heads // self.heads
+        assert chunk is not None and self._queries is not None
+        found = []
+        for group, query in zip(chunk.groups, self._queries[layer, :, head], strict=True):
+            for piece in chunk.pieces.get(group, ()):
+                scores = cache.keys(layer, piece.lo, piece.hi)[kv_head].float() @ query
+                if piece.spans is not None:
+                    scores[~within(piece.spans[-1:], len(scores), scores.device)[0]] = -math.inf
+                found.append(scores)
+        return torch.cat(found) * cache.shape.width**-0.5
+
+    def states(self, rows: list[int] | None = None) -> np.ndarray:
+        """First-layer outputs [rows, width] as float16."""
+        assert self._state is not None
+        return (self._state if rows is None else self._state[rows]).to(torch.float16).cpu().numpy()

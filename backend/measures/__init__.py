@@ -1,0 +1,1 @@
+"""Measures of texts and of lengths, without a model's run."""

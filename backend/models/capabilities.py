@@ -1,0 +1,230 @@
+"""What a model is and which of the lab's controls it allows, with the reason where it does not."""
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
+
+import torch
+
+from backend.positions.rope import head_dim, rotated
+from backend.settings import Precision
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedModel
+
+Position = Literal["rope", "alibi", "other"]
+
+LLAMA_SHAPED = frozenset({"llama", "mistral", "qwen2", "qwen3"})
+ROPE_FAMILIES = LLAMA_SHAPED | {"gpt_neox", "gptj"}
+ALIBI_FAMILIES = frozenset({"mpt"})
+LEARNED_POSITION_FAMILIES = frozenset({"gpt2", "gpt_neo", "gpt_bigcode", "opt", "biogpt"})
+FIXED_ROPE_TYPES = frozenset({"default", "linear", "llama3", "yarn"})
+GPTJ_BASE = 10_000.0
+# Weights of a model that may be held twice, as transformers has them and as the fused path does.
+LARGEST = 2_000_000_000
+# Widths of heads that the compiled kernels take are multiples of this.
+HEAD_STEP = 16
+CHOOSE = f"choose a model of {', '.join(sorted(ROPE_FAMILIES | ALIBI_FAMILIES))}."
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """One loaded model, described.
+
+    family: transformers' model_type. heads, kv_heads: query and key heads of a layer. width: size of the hidden state.
+    parameters: number of weights, shared ones once. training_length: tokens of context the model was trained for,
+    None where its config does not say. rope_type, rope_base: as in its config, None without RoPE.
+    unsupported: a sentence saying why not, by control (pic, ntk, window, signals, int8, int4, 4bit, probes); under
+    "model" where the engine cannot run the model at all.
+    """
+
+    model: str
+    family: str
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    width: int
+    vocab: int
+    parameters: int
+    training_length: int | None
+    position: Position
+    rope_type: str | None
+    rope_base: float | None
+    precision: str
+    device: str
+    unsupported: dict[str, str]
+
+
+def describe(
+    name: str, model: PreTrainedModel, precision: str, reasons: dict[str, str] | None = None
+) -> Capabilities:
+    """The capabilities of `model`, known to the user as `name` and loaded at `precision`.
+
+    reasons: what is unsupported, by the config as stored; by the model's own, which tells of its quantisation, without.
+    """
+    config = model.config
+    heads, width = config.num_attention_heads, config.hidden_size
+    rope = _rope(config)
+    return Capabilities(
+        model=name,
+        family=config.model_type,
+        layers=config.num_hidden_layers,
+        heads=heads,
+        kv_heads=getattr(config, "num_key_value_heads", None) or heads,
+        head_dim=head_dim(config),
+        width=width,
+        vocab=config.vocab_size,
+        parameters=model.num_parameters(),
+        training_length=_training_length(config),
+        position=position(config),
+        rope_type=rope[0] if rope else None,
+        rope_base=rope[1] if rope else None,
+        precision=precision,
+        device=str(model.device),
+        unsupported=unsupported(config, model.device) if reasons is None else reasons,
+    )
+
+
+def position(config: PreTrainedConfig) -> Position:
+    """How the family tells positions apart, as far as the lab knows it."""
+    if config.model_type in ROPE_FAMILIES:
+        return "rope"
+    return "alibi" if config.model_type in ALIBI_FAMILIES else "other"
+
+
+def unsupported(config: PreTrainedConfig, device: torch.device) -> dict[str, str]:
+    """Why a control cannot work with this model on this device; controls that work are absent."""
+    return _unsupported_positions(config) | _unsupported_precisions(config, device)
+
+
+def unrunnable(config: PreTrainedConfig) -> str | None:
+    """Why the engine cannot run a model at all, and what to do instead; None where it can."""
+    family = config.model_type
+    if family in LEARNED_POSITION_FAMILIES:
+        return f"{family} adds a learned vector for each absolute position, so distances cannot be bent: {CHOOSE}"
+    if family not in ROPE_FAMILIES | ALIBI_FAMILIES:
+        return f"The lab does not know how {family} tells positions apart: {CHOOSE}"
+    if _slides(config):
+        return "This model slides its own attention window: choose one without (for Mistral, v0.2 or later)."
+    kind = (_rope(config) or ("default", None))[0]
+    if kind not in FIXED_ROPE_TYPES:
+        return (
+            f"The model's RoPE frequencies ({kind}) change with the length, so keys cannot be rotated once and kept: "
+            f"choose a model whose rope_type is one of {', '.join(sorted(FIXED_ROPE_TYPES))}."
+        )
+    if family in ROPE_FAMILIES and not _rotatable(config):
+        return (
+            f"The config rotates {rotated(config)} of {head_dim(config)} dimensions of a head ({kind}), which {family} "
+            "cannot do: correct it, or choose another model."
+        )
+    return None
+
+
+def fusable(config: PreTrainedConfig) -> bool:
+    """Whether the fused path on the CPU covers such a model, with int8 and int4 weights of the lab's own."""
+    return (
+        config.model_type in LLAMA_SHAPED
+        and config.hidden_act == "silu"
+        and head_dim(config) % HEAD_STEP == 0
+        and _weights(config) <= LARGEST
+    )
+
+
+def stored_precision(config: PreTrainedConfig) -> str | None:
+    """The precision of weights that a folder stores quantised, None for plain ones.
+
+    4bit and int8 by bitsandbytes; other kinds by their own name, which is no precision of the lab's.
+    """
+    stored = getattr(config, "quantization_config", None)
+    if not stored:
+        return None
+    how = stored if isinstance(stored, dict) else stored.to_dict()
+    if how.get("load_in_4bit"):
+        return "4bit"
+    return "int8" if how.get("load_in_8bit") else str(how.get("quant_method", "an unknown kind"))
+
+
+def _weights(config: PreTrainedConfig) -> int:
+    """Weights of a Llama-shaped model's matrices."""
+    heads = 2 * (config.num_attention_heads + config.num_key_value_heads)
+    layer = config.hidden_size * (heads * head_dim(config) + 3 * config.intermediate_size)
+    tables = 1 if config.tie_word_embeddings else 2
+    return config.num_hidden_layers * layer + tables * config.vocab_size * config.hidden_size
+
+
+def _unsupported_positions(config: PreTrainedConfig) -> dict[str, str]:
+    if why := unrunnable(config):
+        return dict.fromkeys(("model", "pic", "ntk", "window", "probes"), why)
+    family = config.model_type
+    if family in ALIBI_FAMILIES:
+        return {
+            "pic": f"{family} has no position ids to compress: it biases attention by distance (ALiBi).",
+            "ntk": f"{family} has no RoPE base to change: it biases attention by distance (ALiBi).",
+        }
+    return {}
+
+
+def _unsupported_precisions(config: PreTrainedConfig, device: torch.device) -> dict[str, str]:
+    missing = importlib.util.find_spec("bitsandbytes") is None
+    if kind := stored_precision(config):
+        return _others_than(kind, missing)
+    reasons, packed = {}, device.type != "cuda" and fusable(config)
+    if missing:
+        instead = "bf16 or int8" if packed else "bf16"
+        reasons["4bit"] = f"4-bit weights need bitsandbytes, which has no build here: choose {instead}."
+        if not packed:
+            reasons["int8"] = "int8 needs bitsandbytes for this model, which has no build here: choose bf16."
+    if device.type == "cuda":
+        reasons["int4"] = f"The lab's int4 weights are for the CPU: choose {'bf16' if missing else '4bit'} on a GPU."
+    elif not packed:
+        instead = "bf16" if missing else "4bit or int8"
+        what = "its size or shape" if config.model_type in LLAMA_SHAPED else f"the layers of {config.model_type}"
+        reasons["int4"] = f"The lab's int4 weights do not cover {what}: choose {instead}."
+    return reasons
+
+
+def _others_than(kind: str, missing: bool) -> dict[str, str]:
+    """Why weights that are stored quantised run at their own precision alone. missing: bitsandbytes."""
+    precisions = get_args(Precision)
+    if kind not in precisions:
+        why = f"The weights are stored quantised by {kind}, which the lab does not run"
+    elif missing:
+        why = f"The weights are stored as {kind} of bitsandbytes, which has no build here"
+    else:
+        return dict.fromkeys(set(precisions) - {kind}, f"The weights are stored as {kind} and stay so: choose {kind}.")
+    return dict.fromkeys(precisions, f"{why}: choose a copy of the model that is not quantised.")
+
+
+def _rope(config: PreTrainedConfig) -> tuple[str, float] | None:
+    """(type, base) of the model's RoPE, or None."""
+    if config.model_type == "gptj":
+        return "default", GPTJ_BASE
+    found = getattr(config, "rope_parameters", None)
+    if not isinstance(found, dict) or "rope_theta" not in found:
+        return None
+    return found.get("rope_type", "default"), float(found["rope_theta"])
+
+
+def _rotatable(config: PreTrainedConfig) -> bool:
+    """Whether transformers' attention can rotate what the config asks for; GPT-NeoX's takes odd widths as the next."""
+    width, whole = rotated(config), head_dim(config)
+    if config.model_type == "gpt_neox":
+        return 0 < width + width % 2 <= whole
+    return width in range(2, whole + 1, 2) if config.model_type == "gptj" else width == whole
+
+
+def _slides(config: PreTrainedConfig) -> bool:
+    kinds = getattr(config, "layer_types", None)
+    if kinds:
+        return "sliding_attention" in kinds
+    return getattr(config, "sliding_window", None) is not None and getattr(config, "use_sliding_window", True)
+
+
+def _training_length(config: PreTrainedConfig) -> int | None:
+    for name in ("max_position_embeddings", "n_positions", "max_seq_len"):
+        length = getattr(config, name, None)
+        if isinstance(length, int):
+            return length
+    return None

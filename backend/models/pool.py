@@ -1,0 +1,370 @@
+"""Models by name: which are allowed, how they are loaded, and the few that stay in memory."""
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import logging
+import os
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import torch
+
+from backend.models import embedded
+from backend.models.capabilities import Capabilities, describe, fusable, stored_precision, unsupported
+from backend.models.embedded import BUILDING, ModelError, named
+from backend.settings import Precision
+
+if TYPE_CHECKING:
+    from transformers import BitsAndBytesConfig, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+    from backend.models.lora import Lora
+
+__all__ = ["Capabilities", "Loaded", "ModelError", "Models", "allowed"]
+
+ALLOW_LIST = Path(__file__).parents[2] / "assets" / "models.json"
+KEPT = 3
+HUB_SECONDS = 10
+PACKED_ROWS = 32
+# What a model's files are made of, without copies of the weights in other formats.
+FILES = ["*.json", "*.jinja", "*.model", "*.txt", "model*.safetensors"]
+
+log = logging.getLogger("length_lab")
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model ready to run: a transformers causal LM in eval mode without gradients, its tokenizer, its description.
+
+    Shared by every run that asks for the same model: nothing on it may be changed for one of them. lora: of the
+    adapter that was asked for, which the model itself does not know of.
+    """
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    capabilities: Capabilities
+    lora: Lora | None = None
+
+
+def allowed(file: Path | None = None, more: Iterable[str] = ()) -> list[str]:
+    """The allow-list: the lab's own, then the names in `file` (a JSON list of strings), then `more`.
+
+    A name is 'embedded', a hub id or a local folder. Raises ModelError when the file is not such a list.
+    """
+    names = _read_names(ALLOW_LIST) + (_read_names(file) if file else []) + list(more)
+    return list(dict.fromkeys(map(named, names)))
+
+
+def _read_names(file: Path) -> list[str]:
+    try:
+        names = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"the list of models {file} cannot be read ({error}): give a JSON list of names") from error
+    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+        raise ModelError(f'the list of models {file} must be a JSON list of names, such as ["Qwen/Qwen3-0.6B"]')
+    return names
+
+
+@dataclass
+class _Slot:
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    loaded: Loaded | None = None
+    loras: dict[Path, Lora] = field(default_factory=dict)
+
+
+class Models:
+    """Loaded models, each once, the least recently asked for dropped beyond `kept`. Safe to share between threads.
+
+    names: the allow-list; None takes the lab's own.
+    """
+
+    def __init__(self, names: Iterable[str] | None = None, kept: int = KEPT) -> None:
+        self._names = list(dict.fromkeys(map(named, allowed() if names is None else names)))
+        self._kept = kept
+        self._slots: OrderedDict[tuple[str, str], _Slot] = OrderedDict()
+        self._guard = threading.Lock()
+
+    def names(self) -> list[str]:
+        """The models one may ask for."""
+        return list(self._names)
+
+    def load(self, model: str, precision: str = "bf16", adapter: Path | None = None) -> Loaded:
+        """The model at that precision, and the LoRA of `adapter` (a peft folder) beside it where one is given.
+
+        Callers asking for the same thing at once share one load; all adapters share one model. Raises ModelError with
+        a sentence that says what to do: name not allowed, no access, damaged files, precision that cannot be had here.
+        """
+        model = named(model)
+        self._check(model, precision)
+        key = (model, precision)
+        with self._guard:
+            slot = self._slots.setdefault(key, _Slot())
+            self._slots.move_to_end(key)
+        with slot.lock:
+            if slot.loaded is None:
+                slot.loaded = self._load(key)
+            if adapter is None:
+                return slot.loaded
+            folder = adapter.resolve()
+            if folder not in slot.loras:
+                slot.loras[folder] = _lora(folder, slot.loaded.model)
+            return replace(slot.loaded, lora=slot.loras[folder])
+
+    def capabilities(self, model: str, precision: str = "bf16") -> Capabilities:
+        """What a model is and which controls it allows. Raises ModelError as `load` does."""
+        return self.load(model, precision).capabilities
+
+    def _load(self, key: tuple[str, str]) -> Loaded:
+        """Loads, at the cost of all other models where memory is short; runs that go on keep theirs until they end."""
+        try:
+            return _load(*key, lambda: self._make_room(self._kept - 1))
+        except Exception as error:
+            if not out_of_memory(error):
+                raise
+        self._make_room(0)
+        try:
+            return _load(*key, lambda: self._make_room(0))
+        except Exception as error:
+            if not out_of_memory(error):
+                raise
+            raise ModelError(
+                f"'{key[0]}' needs more memory than is free: choose 4bit or int8, or a smaller model, or wait for "
+                "the runs on other models to end"
+            ) from error
+
+    def _check(self, model: str, precision: str) -> None:
+        if model not in self._names:
+            raise ModelError(
+                f"the model '{model}' is not on the allow-list: choose one of {', '.join(self._names)}, "
+                "or start the lab with --allow-model and its name"
+            )
+        if precision not in get_args(Precision):
+            raise ModelError(f"there is no precision '{precision}': choose one of {', '.join(get_args(Precision))}")
+
+    def _make_room(self, kept: int) -> None:
+        with self._guard:
+            held = [key for key, slot in self._slots.items() if slot.loaded is not None]
+            spare = held[: max(0, len(held) - kept)]
+            for key in spare:
+                del self._slots[key]
+        if spare:
+            _return_memory()
+
+
+def _return_memory() -> None:
+    """Gives the memory of what was let go of back to the system, of which allocators keep much."""
+    gc.collect()
+    torch.cuda.empty_cache()
+    if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):
+        trim(0)
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out; PyTorch has no class of its own for memory that a CPU lacks."""
+    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "DefaultCPUAllocator" in str(error)
+
+
+def _load(name: str, precision: str, make_room: Callable[[], None]) -> Loaded:
+    """make_room: called when all but the weights is there, so that what is refused before costs no model its place."""
+    try:
+        where = _locate(name)
+        with BUILDING:
+            _import()
+            return _read(name, where, precision, make_room)
+    except Exception as error:
+        if isinstance(error, ModelError) or out_of_memory(error):
+            raise
+        log.error("a model could not be loaded", exc_info=error)
+        raise ModelError(_unusable(name, error)) from error
+
+
+def _import() -> None:
+    """All that loads and runs name of transformers: of a module that two threads import at once, one may see half."""
+    from transformers import (  # noqa: F401
+        AutoConfig,
+        AutoModelForCausalLM,
+        AutoTokenizer,
+        BitsAndBytesConfig,
+        ExponentialDecayLengthPenalty,
+        LogitsProcessorList,
+        RepetitionPenaltyLogitsProcessor,
+        TemperatureLogitsWarper,
+        TopKLogitsWarper,
+        TopPLogitsWarper,
+        modeling_rope_utils,
+    )
+
+    from backend import runner  # noqa: F401
+
+
+def _read(name: str, where: dict[str, Any], precision: str, make_room: Callable[[], None]) -> Loaded:
+    from transformers import AutoTokenizer
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    config, tokenizer = _config(name, where), AutoTokenizer.from_pretrained(**where)
+    reasons = unsupported(config, device)
+    if why := reasons.get(precision):
+        raise ModelError(why)
+    _check_sizes(name, config, tokenizer)
+    make_room()
+    model = _weights(name, where, config, precision, device)
+    model.eval().requires_grad_(False)
+    return Loaded(model, tokenizer, describe(name, model, precision, reasons))
+
+
+def _check_sizes(name: str, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> None:
+    """ModelError where the tokenizer writes ids for which the model has no embedding."""
+    last = max(tokenizer.get_vocab().values(), default=-1)
+    if last >= config.vocab_size:
+        raise ModelError(
+            f"the tokenizer of '{name}' goes up to token {last:,} ({tokenizer.convert_ids_to_tokens(last)}) and its "
+            f"model has {config.vocab_size:,} embeddings, from 0 to {config.vocab_size - 1:,}: save the tokenizer "
+            "without the tokens beyond, or a model with more (resize_token_embeddings)"
+        )
+
+
+def _locate(name: str) -> dict[str, Any]:
+    """from_pretrained's arguments for where the files are: a folder, the hub, or the hub's cache when offline."""
+    source = embedded.source() if name == "embedded" else name
+    common: dict[str, Any] = {"pretrained_model_name_or_path": source, "trust_remote_code": False}
+    if Path(source).is_dir():
+        return common | {"local_files_only": True}
+    if Path(source).is_absolute() or source.startswith("."):
+        raise ModelError(f"there is no folder '{source}': give one that holds a model saved by transformers")
+    reachable = _reachable(source)
+    if reachable:
+        _fetch(source)
+    return common | {"local_files_only": not reachable}
+
+
+def _reachable(repo: str) -> bool:
+    """Whether the hub answers for `repo`; asked once here, because transformers would retry each file for 20 s."""
+    from huggingface_hub import HfApi, try_to_load_from_cache
+    from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
+
+    try:
+        HfApi().model_info(repo, timeout=HUB_SECONDS)
+        return True
+    except GatedRepoError as error:
+        raise ModelError(_gated(repo)) from error
+    except (RepositoryNotFoundError, HFValidationError) as error:
+        raise ModelError(f"the hub has no model '{repo}' that you may see: check the id, or set HF_TOKEN") from error
+    except Exception as error:
+        if isinstance(try_to_load_from_cache(repo, "config.json"), str):
+            return False
+        raise ModelError(
+            f"the hub cannot be reached and '{repo}' is not on this machine: "
+            "check the network, or allow and name a local folder"
+        ) from error
+
+
+def _fetch(repo: str) -> None:
+    """Fetches a model's files into the hub's cache; here, where other models may be loaded meanwhile."""
+    from huggingface_hub import snapshot_download
+
+    snapshot_download(repo, allow_patterns=FILES)
+
+
+def _gated(repo: str) -> str:
+    return f"'{repo}' asks for its licence to be accepted: do so on its page of the hub, then set HF_TOKEN"
+
+
+def _config(name: str, where: dict[str, Any]) -> PreTrainedConfig:
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    config = AutoConfig.from_pretrained(**where)
+    if type(config) not in AutoModelForCausalLM._model_mapping:
+        raise ModelError(f"'{name}' ({config.model_type}) is not a causal language model: choose one that writes text")
+    return config
+
+
+def _weights(
+    name: str, where: dict[str, Any], config: PreTrainedConfig, precision: str, device: torch.device
+) -> PreTrainedModel:
+    from transformers import AutoModelForCausalLM
+
+    options: dict[str, Any] = {"config": config, "dtype": torch.float32 if precision == "fp32" else torch.bfloat16}
+    kind: Any = AutoModelForCausalLM._model_mapping[type(config)]
+    if kind._supports_sdpa:
+        options["attn_implementation"] = "sdpa"
+    if quantisation := _quantisation(precision, device, config):
+        options["quantization_config"] = quantisation
+    if device.type == "cuda":
+        options["device_map"] = {"": device}
+    loaded: Any = AutoModelForCausalLM.from_pretrained(**where, **options, output_loading_info=True)
+    model, report = loaded
+    _pack_by_shape(model)
+    if report["missing_keys"] or report["mismatched_keys"]:
+        raise ModelError(f"'{name}' lacks some of its weights: {_remedy(name)}")
+    return model
+
+
+def _quantisation(precision: str, device: torch.device, config: PreTrainedConfig) -> BitsAndBytesConfig | None:
+    from transformers import BitsAndBytesConfig
+
+    if stored_precision(config):
+        return None
+    if precision == "4bit":
+        return BitsAndBytesConfig(
+            load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16
+        )
+    # On the CPU the engine packs int8 weights itself where it can: bitsandbytes' product is slower there than bf16.
+    if precision == "int8" and (device.type == "cuda" or not fusable(config)):
+        return BitsAndBytesConfig(load_in_8bit=True)
+    return None
+
+
+def _pack_by_shape(model: PreTrainedModel) -> None:
+    """Keeps 4-bit weights of other widths from the layout that bitsandbytes has for CPUs with AVX512-BF16.
+
+    It packs rows by PACKED_ROWS and needs whole blocks along a row, and fails at the first token where there are none.
+    """
+    if model.device.type != "cpu" or not getattr(model, "is_loaded_in_4bit", False):
+        return
+    from bitsandbytes.nn import Linear4bit
+
+    for layer in model.modules():
+        if isinstance(layer, Linear4bit):
+            whole = layer.in_features % layer.weight.blocksize == 0 and layer.out_features % PACKED_ROWS == 0
+            layer.support_avx512bf16_for_cpu = layer.support_avx512bf16_for_cpu and whole
+
+
+def _lora(adapter: Path, model: PreTrainedModel) -> Lora:
+    from backend.models.lora import Lora
+
+    try:
+        return Lora.read(adapter, model)
+    except Exception as error:
+        if out_of_memory(error):
+            raise
+        raise ModelError(
+            f"the adapter {adapter} does not fit this model or is damaged ({_first_line(error)}): "
+            "choose the model it was trained on, or train it again"
+        ) from error
+
+
+def _unusable(name: str, error: Exception) -> str:
+    from huggingface_hub.errors import GatedRepoError
+
+    if isinstance(error, GatedRepoError) or isinstance(error.__cause__, GatedRepoError):
+        return _gated(name)
+    # What cannot be imported is no fault of the model's files.
+    remedy = "start the lab again" if isinstance(error, ImportError) else _remedy(name)
+    return f"'{name}' could not be loaded ({type(error).__name__}: {_first_line(error)}): {remedy}"
+
+
+def _remedy(name: str) -> str:
+    if name == "embedded" and not os.environ.get("SPACE_ID"):
+        made = embedded.cache() / "embedded"
+        return f"start the lab again; if it fails again, delete the folder {made}, which is then made anew"
+    return "its files are damaged, incomplete or of a kind that transformers does not run; fetch or save it again"
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or ["no details"])[0][:200]

@@ -1,0 +1,1 @@
+"""What is kept: saved runs, results and how they were made."""

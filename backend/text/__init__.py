@@ -1,0 +1,1 @@
+"""Text: prompts, tokens, units and sentences."""

@@ -1,0 +1,112 @@
+"""Choosing the next token: transformers' logits processors, then the largest or a sampled one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
+
+from backend.settings import RunSettings
+from backend.text.finite import check_finite
+
+if TYPE_CHECKING:
+    from transformers import ExponentialDecayLengthPenalty, LogitsProcessorList
+
+DECAY = 1.05
+COLDEST = 1e-3
+# A start of the decaying penalty that no run reaches.
+NEVER = 2**62
+
+
+class Choice(NamedTuple):
+    """A chosen token, its probability and that of ending instead.
+
+    p, p_end: drawn with, after repetition penalty, decay, temperature, top-k and top-p. A greedy choice has no
+    temperature: they are those of the distribution after repetition penalty and decay whose likeliest token it takes.
+    p_model, p_end_model, spread: the model's own, before all of these; spread is its entropy in nats.
+    """
+
+    token: int
+    p: float
+    p_end: float
+    spread: float
+    p_model: float
+    p_end_model: float
+
+
+class Chooser:
+    """Picks tokens for one run. prompt: tokens of the prompt; ends: ids that end a response.
+
+    Temperatures below 0.001 are greedy: dividing by them would leave float32.
+    """
+
+    def __init__(self, settings: RunSettings, prompt: int, ends: list[int]):
+        self.prompt, self.ends = prompt, ends
+        self.random = torch.Generator().manual_seed(settings.seed)
+        self.greedy = settings.temperature < COLDEST
+        self._decay = _decay(settings, prompt, ends)
+        self._shaping = _shaping(settings, self._decay, self.greedy)
+
+    def choose(self, logits: Tensor, read: list[int], goal: int | None, planned: int | None = None) -> Choice:
+        """logits [vocabulary] in float32, token ids read so far, goal in tokens (for the decaying penalty).
+
+        planned: the token that was chosen before, to be described alone. FloatingPointError where the logits are not
+        finite.
+        """
+        scores = logits.cpu()
+        check_finite(scores)
+        own = torch.log_softmax(scores, -1)
+        p_own = own.exp()
+        spread = -torch.dot(p_own, own.clamp_min(-1e4))
+        shaped = self._shaped(scores, read, goal)
+        p = torch.softmax(shaped, -1)
+        token = self._next(shaped, p) if planned is None else planned
+        ending, ending_own = float(p[self.ends].sum()), float(p_own[self.ends].sum())
+        return Choice(token, float(p[token]), ending, float(spread), float(p_own[token]), ending_own)
+
+    def _next(self, scores: Tensor, p: Tensor) -> int:
+        return int(scores.argmax()) if self.greedy else int(torch.multinomial(p, 1, generator=self.random))
+
+    def _shaped(self, scores: Tensor, read: list[int], goal: int | None) -> Tensor:
+        if not self._shaping:
+            return scores
+        if self._decay is not None:
+            self._decay.regulation_start = NEVER if goal is None else self.prompt + goal
+        return self._shaping(torch.tensor([read]), scores[None])[0]
+
+
+def _decay(settings: RunSettings, prompt: int, ends: list[int]) -> ExponentialDecayLengthPenalty | None:
+    """The penalty that raises the end past the goal, which may move from token to token."""
+    from transformers import ExponentialDecayLengthPenalty
+
+    if settings.method != "exp_decay" or not ends:
+        return None
+    return ExponentialDecayLengthPenalty((settings.goal, DECAY), ends, prompt)
+
+
+def _shaping(
+    settings: RunSettings, decay: ExponentialDecayLengthPenalty | None, greedy: bool
+) -> LogitsProcessorList:
+    """In generate's order: repetition, decay, then, when sampling, temperature, top-k and top-p."""
+    from transformers import (
+        LogitsProcessorList,
+        RepetitionPenaltyLogitsProcessor,
+        TemperatureLogitsWarper,
+        TopKLogitsWarper,
+        TopPLogitsWarper,
+    )
+
+    shaping = LogitsProcessorList()
+    if settings.repetition_penalty != 1:
+        shaping.append(RepetitionPenaltyLogitsProcessor(settings.repetition_penalty))
+    if decay is not None:
+        shaping.append(decay)
+    if greedy:
+        return shaping
+    shaping.append(TemperatureLogitsWarper(settings.temperature))
+    if settings.top_k:
+        shaping.append(TopKLogitsWarper(settings.top_k))
+    if settings.top_p < 1:
+        shaping.append(TopPLogitsWarper(settings.top_p))
+    return shaping

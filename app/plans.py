@@ -12,9 +12,10 @@ from torch import Tensor
 from app.passages import Passage
 from app.runs import batches
 from app.share import settings_of
-from backend.engine import CHUNK, Control
 from backend.evaluation.perplexity import Chunk, Stand, begin, read, read_truncated, tokenise
 from backend.evaluation.recall import ANSWER_TOKENS, go_on, hidden
+from backend.inference.chunks import CHUNK
+from backend.inference.control import Control
 from backend.inference.kernels.tiles import TILED
 from backend.positions import Policy
 from backend.refused import Refused

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from backend.inference import chunks
 from backend.inference.beginnings import Beginning, Seen
 from backend.inference.control import Control
 from backend.inference.kv_cache import FramedCache, Stopped
@@ -21,6 +23,7 @@ from backend.inference.scheduler import Asks, Read
 from backend.models import adapters
 from backend.models.adapters import Adapter
 from backend.models.capabilities import Capabilities
+from backend.models.embedded import BUILDING
 from backend.models.pool import Loaded, Models, out_of_memory
 from backend.positions import Policy
 from backend.refused import Refused
@@ -36,8 +39,6 @@ from backend.text.units import characters, in_tokens, length, words
 if TYPE_CHECKING:
     from backend.inference.model_runner import Runner
 
-CHUNK = 512
-FIRST_CHUNK = 2048
 
 log = logging.getLogger("length_lab")
 
@@ -92,7 +93,11 @@ class Lab:
                 loaded.tokenizer, run.chooser.ends, settings.landing, settings.seed, settings.goal_unit,
                 settings.max_new_tokens, lambda: run.control.stopped,
             )
-        yield from run.runner.scheduler.stream(run.asks())
+        # Each try of a landing goes on from a copy of the cache.
+        caches = 1 + (settings.landing if run.landing else 0)
+        room = len(ids) + settings.max_new_tokens
+        needed = caches * run.runner.cache_bytes(Policy.of(settings), room)
+        yield from run.runner.scheduler.stream(run.asks(), needed)
 
     def _prepared(self, settings: RunSettings) -> tuple[Loaded, Adapter | None]:
         """The loaded model, and the method's adapter where it has one."""
@@ -107,10 +112,16 @@ class Lab:
 
 
 def _runner(loaded: Loaded) -> Runner:
-    # It brings transformers' models and the kernels' compiler: seconds that a page of the lab opens without.
-    from backend.inference.model_runner import runner
+    return _makes_runners()(loaded)
 
-    return runner(loaded)
+
+@cache
+def _makes_runners() -> Callable[[Loaded], Runner]:
+    # It brings transformers' models and the kernels' compiler: seconds that a page of the lab opens without. No model
+    # is loaded meanwhile: of a module that two threads import at once, one may see half.
+    with BUILDING:
+        from backend.inference.model_runner import runner
+    return runner
 
 
 def _check(settings: RunSettings, capabilities: Capabilities) -> None:
@@ -234,7 +245,7 @@ class _Run:
         if begins:
             seen.append((yield from self._beginning(begins, cache, probe)))
         rest = self.ids[begins:]
-        for ids in [rest] if whole or len(rest) <= FIRST_CHUNK else rest.split(CHUNK):
+        for ids in [rest] if whole else rest.split(chunks.sizes(begins, len(rest), self.settings.window)):
             logits, found = yield from self._chunk(ids, cache, probe, whole)
             seen.append(found)
         if probe is None:

@@ -20,7 +20,8 @@ from reading import greedy, rows
 from torch import Tensor
 from transformers import AutoModelForCausalLM, DynamicCache, PreTrainedModel
 
-from backend import Lab, engine
+from backend import Lab
+from backend.inference import chunks
 from backend.inference.control import Control
 from backend.inference.kv_cache import FramedCache
 from backend.inference.model_runner import Runner, runner
@@ -681,8 +682,8 @@ def test_runs_that_cannot_be_are_refused_before_the_first_step(small: Lab, ask, 
 def test_prompts_that_end_in_a_chunk_of_one_token_are_seen_whole(lab, monkeypatch, rest):
     asked = RunSettings(prompt="Why is the sky blue?", max_new_tokens=2, precision="fp32")
     step = next(iter(lab.stream(asked)))
-    monkeypatch.setattr(engine, "FIRST_CHUNK", 1)
-    monkeypatch.setattr(engine, "CHUNK", (step.reading.tokens - 1) if rest == 1 else 1)
+    monkeypatch.setattr(chunks, "FIRST_CHUNK", 1)
+    monkeypatch.setattr(chunks, "CHUNK", (step.reading.tokens - 1) if rest == 1 else 1)
     found = next(iter(lab.stream(asked)))
     assert found.token == step.token and found.attended == step.attended
     assert found.reading.positions[-1] == step.reading.positions[-1]

@@ -49,8 +49,8 @@ def add_perplexity(command: argparse.ArgumentParser) -> None:
 
 
 def _perplexity(options: argparse.Namespace) -> int:
-    from backend.engine import CHUNK
     from backend.evaluation.fluency import ABLATION, LENGTHS, POLICIES, TAIL, earlier, evaluate
+    from backend.inference.chunks import CHUNK
 
     policies = chosen_policies(options, ABLATION if options.ablation else POLICIES)
     out = options.out or RESULTS / ("ablation.json" if options.ablation else "perplexity.json")

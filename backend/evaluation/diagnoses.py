@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from backend.engine import CHUNK, Lab
+from backend.engine import Lab
 from backend.evaluation.fluency import WINDOW
 from backend.evaluation.perplexity import tokenise
+from backend.inference.chunks import CHUNK
 from backend.inference.probes import Probe
 from backend.measures.principal_components import components
 from backend.positions import Policy

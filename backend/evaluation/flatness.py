@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from backend.engine import CHUNK
 from backend.evaluation.speed import WARM, Reader, context_tokens, window_case
+from backend.inference.chunks import CHUNK
 from backend.inference.model_runner import Runner
 from backend.models.pool import Models
 from backend.record.provenance import clock, provenance

@@ -15,7 +15,6 @@ from typing import Any, cast
 import torch
 from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig, PreTrainedModel
 
-from backend.engine import CHUNK
 from backend.evaluation.speed import (
     Bench,
     Case,
@@ -31,6 +30,7 @@ from backend.evaluation.speed import (
     measured,
     window_case,
 )
+from backend.inference.chunks import CHUNK
 from backend.inference.model_runner import Runner
 from backend.models.capabilities import describe
 from backend.models.pool import Loaded

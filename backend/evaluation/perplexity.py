@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from backend.engine import CHUNK, Control, Lab
+from backend.engine import Lab
+from backend.inference.chunks import CHUNK
+from backend.inference.control import Control
 from backend.inference.kv_cache import FramedCache
 from backend.positions import Policy
 from backend.refused import Refused

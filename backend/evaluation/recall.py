@@ -22,10 +22,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backend.engine import CHUNK, Lab
+from backend.engine import Lab
 from backend.evaluation.fluency import TRUNCATION, WINDOW
 from backend.evaluation.perplexity import tokenise
 from backend.evaluation.quality import corpus_bleu, rouge
+from backend.inference.chunks import CHUNK
 from backend.inference.kv_cache import FramedCache
 from backend.inference.model_runner import Runner
 from backend.positions import Policy

@@ -19,8 +19,8 @@ from typing import Any, Protocol
 import torch
 from transformers import AutoModelForCausalLM, DynamicCache, PreTrainedConfig, PreTrainedModel
 
-from backend.engine import CHUNK, FIRST_CHUNK
 from backend.evaluation.algorithm1 import Algorithm1
+from backend.inference.chunks import CHUNK, FIRST_CHUNK
 from backend.inference.kv_cache import FramedCache
 from backend.inference.model_runner import Runner
 from backend.inference.probes import Probe

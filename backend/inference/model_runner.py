@@ -14,10 +14,12 @@ from transformers import PreTrainedModel
 
 from backend.inference.attention import Frame, framed
 from backend.inference.beginnings import Beginnings
+from backend.inference.chunks import FIRST_CHUNK
 from backend.inference.families import attach
 from backend.inference.fused_llama import Fused, fits
-from backend.inference.kv_cache import FramedCache, Shape
+from backend.inference.kv_cache import SLACK, FramedCache, Shape
 from backend.inference.lora import beside
+from backend.inference.memory import memory
 from backend.inference.probes import Probe
 from backend.inference.scheduler import Read, Scheduler
 from backend.models.lora import Lora
@@ -46,7 +48,7 @@ class Runner:
         self.exact = exact
         self.lora = loaded.lora
         self.beginnings = Beginnings()
-        self.scheduler = Scheduler(self)
+        self.scheduler = Scheduler(self, memory=memory(self.model.device))
 
     def cache(self, policy: Policy, room: int = 256) -> FramedCache:
         """An empty cache for one sequence, with room for that many tokens before it grows."""
@@ -56,6 +58,15 @@ class Runner:
         cache = FramedCache(shape, policy, rope, room)
         cache.lora = self.lora
         return cache
+
+    def cache_bytes(self, policy: Policy, room: int) -> int:
+        """Most memory that the cache of a sequence of so many tokens takes, in bytes."""
+        about, window = self.capabilities, policy.window
+        if window is not None:
+            room = min(room, policy.sinks + window + SLACK + FIRST_CHUNK)
+        tensors = 3 if policy.moves else 2
+        width = self.model.dtype.itemsize * about.layers * about.kv_heads * about.head_dim
+        return tensors * width * room
 
     def beside(self, lora: Lora | None) -> Runner:
         """The same whose caches are an adapter's, or nobody's; weights and scheduler are shared."""

@@ -18,11 +18,15 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from torch import Tensor
 
 from backend.inference.kv_cache import FramedCache
+from backend.inference.memory import Memory
 from backend.inference.probes import Probe
+from backend.refused import Refused
 from backend.signals import SignalContext
 
 # Runs that write at a time; the others wait in turn. Tokens of prompts that a step reads, but for a longer chunk.
 MOST, PROMPTS = 48, 512
+# Runs that may begin before one that waits for more memory.
+PASSING = 16
 # Seconds within which a loop without work sees that the interpreter ends, and for which a step waits for those who
 # take an event and come back, so that runs keep step.
 LOOK, GRACE = 1.0, 0.005
@@ -71,10 +75,14 @@ class Reader(Protocol):
 class _Row:
     """A run under way. changed: notified of its events. reads: what it waits for, several: whether it asked for a list.
     asked: somebody waits for its next event. left: nobody will again. slow: a step did not wait for it. chunks: read
-    so far."""
+    so far. bytes: of memory that it may need; begun: whether it has them; passed: how many began before it that came
+    later."""
 
     run: Asks
     changed: threading.Condition
+    bytes: int = 0
+    begun: bool = False
+    passed: int = 0
     reads: list[Read] = field(default_factory=list)
     several: bool = False
     events: deque[Any] = field(default_factory=deque)
@@ -116,21 +124,28 @@ class _Row:
 
 
 class Scheduler:
-    """Runs on one loaded model, from any number of threads. most: of them that write at a time."""
+    """Runs on one loaded model, from any number of threads. most: of them that write at a time. memory: of which each
+    takes what it may need; without, all begin at once."""
 
-    def __init__(self, reader: Reader, most: int = MOST):
-        self.reader, self.most = reader, most
+    def __init__(self, reader: Reader, most: int = MOST, memory: Memory | None = None):
+        self.reader, self.most, self.memory = reader, most, memory
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._rows: list[_Row] = []
         self._thread: threading.Thread | None = None
 
-    def stream(self, run: Asks) -> Iterator[Any]:
+    def stream(self, run: Asks, bytes: int = 0) -> Iterator[Any]:
         """The run's events. It goes on to the next one only when that is asked for; what it raises is raised here.
 
-        Closing the iterator ends the run before its next read.
+        bytes: of memory that it may need; it begins once they are free. Refused where they never are. Closing the
+        iterator ends the run before its next read.
         """
-        row = _Row(run, threading.Condition(self._lock))
+        if self.memory is not None and bytes > self.memory.total:
+            raise Refused(
+                f"the prompt and its response may need {bytes / 2**30:.1f} GiB of memory and there are "
+                f"{self.memory.total / 2**30:.1f}: choose a shorter prompt, a lower cap on new tokens or a Λ window"
+            )
+        row = _Row(run, threading.Condition(self._lock), bytes)
         self._join(row)
         try:
             while (event := self._next(row)) is not None:
@@ -170,12 +185,27 @@ class Scheduler:
                 for row in [row for row in self._rows if row.left or row.ended]:
                     self._rows.remove(row)
                     row.run.close()
+                    if row.begun and self.memory is not None:
+                        self.memory.give(row.bytes)
                 if not self._rows or not threading.main_thread().is_alive():
                     self._thread = None
                     return None
-                if due := self._in_step(self._rows[: self.most]):
+                if due := self._in_step(self._begun()):
                     return due
                 self._changed.wait(LOOK)
+
+    def _begun(self) -> list[_Row]:
+        """The runs that write. Of those that wait, the first for which there is room and memory begin now; one that
+        many have passed lets nobody pass any more."""
+        found: list[_Row] = []
+        waiting: list[_Row] = []
+        for row in self._rows:
+            if not row.begun and len(found) < self.most and all(other.passed < PASSING for other in waiting):
+                row.begun = self.memory is None or self.memory.take(row.bytes)
+                for other in waiting if row.begun else ():
+                    other.passed += 1
+            (found if row.begun else waiting).append(row)
+        return found
 
     def _in_step(self, rows: Sequence[_Row]) -> list[_Row]:
         """Those of the rows that are due, once all have come back who did so last time, or GRACE is over."""

@@ -200,8 +200,6 @@ def _import() -> None:
         modeling_rope_utils,
     )
 
-    from backend import runner  # noqa: F401
-
 
 def _read(name: str, where: dict[str, Any], precision: str, make_room: Callable[[], None]) -> Loaded:
     from transformers import AutoTokenizer

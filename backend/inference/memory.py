@@ -1,0 +1,65 @@
+"""Memory for KV caches: a run begins once what it may need is free, so that none is ended for want of it."""
+
+from __future__ import annotations
+
+import threading
+from functools import cache
+from pathlib import Path
+
+import torch
+
+# Of what is free when the first model is there. The rest is for other models and for what a step computes.
+SHARE = 0.5
+# Where a system does not say what is free.
+UNKNOWN = 4 * 2**30
+_MEMINFO, _CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
+
+
+class Memory:
+    """Bytes that the caches of a device may take together; safe to share between threads."""
+
+    def __init__(self, total: int):
+        self.total = total
+        self._taken = 0
+        self._lock = threading.Lock()
+
+    def take(self, count: int) -> bool:
+        """Takes so many bytes if they are free."""
+        with self._lock:
+            if fits := self._taken + count <= self.total:
+                self._taken += count
+            return fits
+
+    def give(self, count: int) -> None:
+        """Gives back what was taken."""
+        with self._lock:
+            self._taken -= count
+
+
+@cache
+def memory(device: torch.device) -> Memory:
+    """What all models on a device share."""
+    return Memory(int(SHARE * free(device)))
+
+
+def free(device: torch.device) -> int:
+    """Bytes that nobody uses now: of a GPU, or of the machine and of the container's share in it."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    return min(_available(), _allowed())
+
+
+def _available() -> int:
+    try:
+        lines = dict(line.split(":") for line in _MEMINFO.read_text().splitlines())
+        return int(lines["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        return UNKNOWN
+
+
+def _allowed() -> int:
+    try:
+        most, used = ((_CGROUP / f"memory.{name}").read_text() for name in ("max", "current"))
+        return int(most) - int(used)
+    except (OSError, ValueError):
+        return 2**62

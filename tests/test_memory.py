@@ -1,0 +1,136 @@
+"""Memory for caches: what does not fit waits its turn, what never fits is refused, and all of it is given back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from reading import IDS, run
+
+from backend import Finish, Lab, RunSettings
+from backend.inference import chunks, memory
+from backend.inference.memory import Memory
+from backend.inference.scheduler import PASSING, Scheduler
+from backend.positions import Policy
+
+
+class Nothing:
+    """Reads nothing."""
+
+    def forward(self, reads: list[Any]) -> list[Any]:
+        return [torch.zeros(1) for _ in reads]
+
+
+def waiting(begun: list[str], name: str, go: threading.Event) -> Iterator[Any]:
+    begun.append(name)
+    yield "here"
+    go.wait(60)
+    yield "done"
+
+
+def test_what_does_not_fit_waits_until_another_has_left():
+    scheduler, begun, go = Scheduler(Nothing(), memory=Memory(10)), [], threading.Event()
+    first, second = (scheduler.stream(waiting(begun, name, go), 6) for name in ("first", "second"))
+    assert next(first) == "here"
+    found: list[Any] = []
+    late = threading.Thread(target=lambda: found.extend(second))
+    late.start()
+    small = scheduler.stream(waiting(begun, "small", go), 4)
+    assert next(small) == "here" and begun == ["first", "small"] and not found
+    go.set()
+    list(first)
+    late.join(60)
+    assert found == ["here", "done"] and begun == ["first", "small", "second"]
+    list(small)
+
+
+def test_nobody_passes_one_that_many_have_passed():
+    scheduler, begun, go = Scheduler(Nothing(), memory=Memory(10)), [], threading.Event()
+    go.set()
+    first = scheduler.stream(waiting(begun, "first", go), 8)
+    next(first)
+    large = threading.Thread(target=lambda: list(scheduler.stream(waiting(begun, "large", go), 8)))
+    large.start()
+    while len(scheduler._rows) < 2:
+        pass
+    for number in range(PASSING):
+        assert list(scheduler.stream(waiting(begun, str(number), go), 1)) == ["here", "done"]
+    last = threading.Thread(target=lambda: list(scheduler.stream(waiting(begun, "last", go), 1)))
+    last.start()
+    while len(scheduler._rows) < 3:
+        pass
+    list(first)
+    large.join(60), last.join(60)
+    assert begun == ["first", *map(str, range(PASSING)), "large", "last"]
+
+
+def test_what_never_fits_is_refused_and_what_ended_is_given_back():
+    held = Memory(10)
+    scheduler, go = Scheduler(Nothing(), memory=held), threading.Event()
+    go.set()
+    with pytest.raises(ValueError, match="choose a shorter prompt, a lower cap on new tokens or a Λ window"):
+        next(scheduler.stream(waiting([], "x", go), 11))
+    for _ in range(3):
+        assert list(scheduler.stream(waiting([], "x", go), 10)) == ["here", "done"]
+    left = scheduler.stream(waiting([], "x", go), 10)
+    next(left)
+    left.close()
+    while held._taken:
+        pass
+    assert held.take(10)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [Policy(), Policy(window=8, sinks=2), Policy("dynamic", 4.0, initial=2, recent=9), Policy("naive", 2.0)],
+)
+def test_a_cache_takes_no_more_than_was_said(tiny, policy):
+    runner, room = run(tiny("llama")), len(IDS) + 30
+    cache = runner.cache(policy, room)
+    said = runner.cache_bytes(policy, -(-room // 64) * 64)
+    runner.read(IDS, cache)
+    for _ in range(29):
+        runner.read(torch.tensor([5]), cache)
+    # A window's buffers are made before it is known how short the run is.
+    assert cache.bytes <= said or (policy.window is not None and cache.slots <= 8 + 2 + 256 + 64)
+
+
+def test_a_run_too_large_for_the_machine_is_refused(lab: Lab, monkeypatch):
+    asked = RunSettings(prompt="Why?", max_new_tokens=1000, precision="fp32")
+    held = lab.runner(asked).scheduler.memory
+    assert held is not None and held.total > 10**8
+    monkeypatch.setattr(held, "total", 10**7)
+    with pytest.raises(ValueError, match="Λ window"):
+        next(lab.stream(asked))
+    *_, finish = lab.stream(asked.model_copy(update={"max_new_tokens": 4}))
+    assert isinstance(finish, Finish) and finish.reason == "cap"
+
+
+def test_what_is_free_is_what_a_container_may_still_use(monkeypatch, tmp_path):
+    whole = memory.free(torch.device("cpu"))
+    assert 10**8 < whole < 2**50
+    for name, value in (("max", 5_000_000), ("current", 2_000_000)):
+        (tmp_path / f"memory.{name}").write_text(f"{value}\n")
+    monkeypatch.setattr(memory, "_CGROUP", tmp_path)
+    assert memory.free(torch.device("cpu")) == 3_000_000
+    (tmp_path / "memory.max").write_text("max\n")
+    assert memory.free(torch.device("cpu")) > 10**8
+    monkeypatch.setattr(memory, "_MEMINFO", tmp_path / "none")
+    assert memory.free(torch.device("cpu")) == memory.UNKNOWN
+
+
+@given(st.integers(0, 200_000), st.integers(1, 90_000), st.none() | st.integers(1, 40_000))
+def test_chunks_are_all_of_a_prompt_and_become_no_dearer(first: int, count: int, window: int | None):
+    sizes = chunks.sizes(first, count, window)
+    assert sum(sizes) == count and min(sizes) > 0
+    if count > chunks.FIRST_CHUNK:
+        seen = first
+        for size in sizes:
+            keys = seen if window is None else min(seen, window)
+            assert size <= chunks.CHUNK and (size <= chunks.LEAST or size * keys <= chunks.CHUNK * chunks.SEEN)
+            seen += size

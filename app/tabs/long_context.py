@@ -39,111 +39,132 @@ CHARTS = (
     ("l-speed", "Speed", "Tokens read per second"),
     ("l-memory", "Memory", "Size of the key/value cache"),
 )
+FIGURES = (
+    ("policy", "Policy"),
+    ("read", "Tokens read"),
+    ("perplexity", "Perplexity"),
+    ("speed", "Tokens/s"),
+    ("memory", "Cache"),
+    ("left", "Time left"),
+)
 
 
 def build(lab: Any, runs: Runs, opens: Callable[..., Any]) -> None:
     """Makes the tab where it is called. opens: the event of the page's opening."""
     choice = model.build(lab.models.names(), "l-", LAYER)
     with gr.Row(elem_classes=["ll-panel", "ll-common"]):
-        with gr.Column(scale=3, min_width=300):
-            source = gr.Radio([BUILT_IN, OWN], value=BUILT_IN, label="Text", elem_id="l-source")
-            own = gr.Textbox(
-                label="Paste a text, or upload a UTF-8 file of at most 2 MB",
-                lines=4,
-                max_lines=8,
-                visible=False,
-                elem_id="l-own",
-            )
-            upload = gr.UploadButton(
-                "Upload a text file", size="sm", file_types=["text", ".md", ".txt"], visible=False, elem_id="l-upload"
-            )
-        with gr.Column(scale=3, min_width=260):
-            length = gr.Dropdown(
-                [(f"{n:,} tokens", n) for n in LENGTHS], value=4096, label="Length", elem_id="l-length"
-            )
-            window = gr.Slider(16, 8192, 1024, step=1, label="Λ window, in tokens", elem_id="l-window")
-            sinks = gr.Slider(0, 256, 10, step=1, label="Sinks: first tokens always seen")
-            ratio = gr.Slider(0.25, 64, 4, step=0.25, label="PIC ratio", elem_id="l-ratio")
+        source, own = _text()
+        length, window, sinks, ratio = _extent()
         with gr.Column(scale=2, min_width=200):
             choice.render()
-            then = gr.Radio([NOTHING, WRITE, NUMBER], value=WRITE, label="After reading", elem_id="l-then")
-            depth = gr.Slider(
-                0, 100, 30, step=1, label="Where the number lies, % of the text", visible=False, elem_id="l-depth"
-            )
-        with gr.Column(scale=2, min_width=200):
-            policies = gr.CheckboxGroup(list(POLICIES), value=["Plain", "Λ"], label="Read it", elem_id="l-policies")
-            about = live.note(elem_id="l-about")
-            with gr.Row(elem_classes=["ll-buttons"]):
-                go = gr.Button("Read", variant="primary", elem_classes=["ll-go"], elem_id="l-go", min_width=90)
-                stop = gr.Button("Stop", elem_classes=["ll-stop"], elem_id="l-stop", min_width=70, interactive=False)
-    live.figures(
-        "long",
-        (
-            ("policy", "Policy"),
-            ("read", "Tokens read"),
-            ("perplexity", "Perplexity"),
-            ("speed", "Tokens/s"),
-            ("memory", "Cache"),
-            ("left", "Time left"),
-        ),
-    )
+            then, depth = _afterwards()
+        policies, about, buttons = _policies()
+    live.figures("long", FIGURES)
     queue = gr.HTML("", apply_default_css=False, elem_classes=["ll", "ll-queue"])
     live.answers("l-answers", "What the model goes on with", HINT)
     with gr.Row(elem_classes=["ll-grid", "ll-large"]):
         for chart in CHARTS:
             live.chart(*chart)
     stream = live.stream(Frame(_drawn([], None)))
-    source.change(lambda chosen: [gr.update(visible=chosen == OWN)] * 2, [source], [own, upload], queue=False, **QUIET)
-    upload.upload(_uploaded, [upload], [own], **QUIET)
-    then.change(lambda chosen: gr.update(visible=chosen == NUMBER), [then], [depth], queue=False, **QUIET)
     asked: list[Any] = [length, window, sinks, ratio, policies, choice.model]
     opens(_estimate, asked, [about], queue=False, **QUIET)
     for part in asked:
         part.change(_estimate, asked, [about], queue=False, **QUIET)
     choice.tells(lab, opens, lambda can, chosen: {policies: gr.update(**_allowed(can, chosen))}, [policies], [policies])
 
-    def start(
-        request: gr.Request,
-        source: str,
-        own: str,
-        length: int,
-        window: int,
-        sinks: int,
-        ratio: float,
-        then: str,
-        depth: int,
-        chosen: list[str],
-        *on: Any,
-    ) -> Iterator[str]:
-        try:
-            ways = plans.plans(window, sinks, ratio, chosen, dict(zip(model.NAMES, on, strict=True)))
-            with runs.started(request.session_hash, control := Control(), PLACE) as run:
-                yield run.stream.invitation
-                run.stream.show(_frame({"state": "busy", "message": "The text is being cut into tokens …"}))
-                first = ways[0].settings
-                todo = plans.task(lab, _checked(own if source == OWN else built_in()), first, length, then, depth / 100)
-                trained = lab.capabilities(first.model, first.precision).training_length
-                readings: list[Passage] = []
-                since = time.monotonic()
-                for readings in plans.readings(lab, todo, ways, control):
-                    seconds = plans.left(ways, readings, since)
-                    drawn = _drawn(readings, trained, id(run)) | _answers(todo, readings)
-                    run.stream.show(_frame(_figures(readings[-1], seconds, control.stopped), drawn))
-                drawn = _drawn(readings, trained, id(run)) | _answers(todo, readings)
-                yield _frame(_ended(readings, control.stopped), drawn).encode()
-        except Exception as error:
-            words = sentence(error)
-            toasts.warn(words, "The text could not be read")
-            yield _frame({"state": "bad", "message": words}).encode()
+    def start(request: gr.Request, *given: Any) -> Iterator[str]:
+        yield from _read(lab, runs, request, *given)
 
-    Buttons(PLACE, go, stop).starts(
-        runs,
-        start,
-        [source, own, length, window, sinks, ratio, then, depth, policies, *choice.inputs],
-        [stream],
-        queue,
-        "long",
+    inputs = [source, own, length, window, sinks, ratio, then, depth, policies, *choice.inputs]
+    buttons.starts(runs, start, inputs, [stream], queue, "long")
+
+
+def _text() -> tuple[gr.Radio, gr.Textbox]:
+    """What is read: the built-in text, or one's own, pasted or uploaded."""
+    with gr.Column(scale=3, min_width=300):
+        source = gr.Radio([BUILT_IN, OWN], value=BUILT_IN, label="Text", elem_id="l-source")
+        own = gr.Textbox(
+            label="Paste a text, or upload a UTF-8 file of at most 2 MB",
+            lines=4,
+            max_lines=8,
+            visible=False,
+            elem_id="l-own",
+        )
+        upload = gr.UploadButton(
+            "Upload a text file", size="sm", file_types=["text", ".md", ".txt"], visible=False, elem_id="l-upload"
+        )
+    source.change(lambda chosen: [gr.update(visible=chosen == OWN)] * 2, [source], [own, upload], queue=False, **QUIET)
+    upload.upload(_uploaded, [upload], [own], **QUIET)
+    return source, own
+
+
+def _extent() -> tuple[gr.Dropdown, gr.Slider, gr.Slider, gr.Slider]:
+    """How much is read, and how far the policies see: length, window, sinks, ratio."""
+    with gr.Column(scale=3, min_width=260):
+        return (
+            gr.Dropdown([(f"{n:,} tokens", n) for n in LENGTHS], value=4096, label="Length", elem_id="l-length"),
+            gr.Slider(16, 8192, 1024, step=1, label="Λ window, in tokens", elem_id="l-window"),
+            gr.Slider(0, 256, 10, step=1, label="Sinks: first tokens always seen"),
+            gr.Slider(0.25, 64, 4, step=0.25, label="PIC ratio", elem_id="l-ratio"),
+        )
+
+
+def _afterwards() -> tuple[gr.Radio, gr.Slider]:
+    """What the model does after reading, and where a number is hidden for it."""
+    then = gr.Radio([NOTHING, WRITE, NUMBER], value=WRITE, label="After reading", elem_id="l-then")
+    depth = gr.Slider(
+        0, 100, 30, step=1, label="Where the number lies, % of the text", visible=False, elem_id="l-depth"
     )
+    then.change(lambda chosen: gr.update(visible=chosen == NUMBER), [then], [depth], queue=False, **QUIET)
+    return then, depth
+
+
+def _policies() -> tuple[gr.CheckboxGroup, Any, Buttons]:
+    """The policies to read by, how long that takes, and the buttons."""
+    with gr.Column(scale=2, min_width=200):
+        policies = gr.CheckboxGroup(list(POLICIES), value=["Plain", "Λ"], label="Read it", elem_id="l-policies")
+        about = live.note(elem_id="l-about")
+        with gr.Row(elem_classes=["ll-buttons"]):
+            go = gr.Button("Read", variant="primary", elem_classes=["ll-go"], elem_id="l-go", min_width=90)
+            stop = gr.Button("Stop", elem_classes=["ll-stop"], elem_id="l-stop", min_width=70, interactive=False)
+    return policies, about, Buttons(PLACE, go, stop)
+
+
+def _read(
+    lab: Any,
+    runs: Runs,
+    request: gr.Request,
+    source: str,
+    own: str,
+    length: int,
+    window: int,
+    sinks: int,
+    ratio: float,
+    then: str,
+    depth: int,
+    chosen: list[str],
+    *on: Any,
+) -> Iterator[str]:
+    try:
+        ways = plans.plans(window, sinks, ratio, chosen, dict(zip(model.NAMES, on, strict=True)))
+        with runs.started(request.session_hash, control := Control(), PLACE) as run:
+            yield run.stream.invitation
+            run.stream.show(_frame({"state": "busy", "message": "The text is being cut into tokens …"}))
+            first = ways[0].settings
+            todo = plans.task(lab, _checked(own if source == OWN else built_in()), first, length, then, depth / 100)
+            trained = lab.capabilities(first.model, first.precision).training_length
+            readings: list[Passage] = []
+            since = time.monotonic()
+            for readings in plans.readings(lab, todo, ways, control):
+                seconds = plans.left(ways, readings, since)
+                drawn = _drawn(readings, trained, id(run)) | _answers(todo, readings)
+                run.stream.show(_frame(_figures(readings[-1], seconds, control.stopped), drawn))
+            drawn = _drawn(readings, trained, id(run)) | _answers(todo, readings)
+            yield _frame(_ended(readings, control.stopped), drawn).encode()
+    except Exception as error:
+        words = sentence(error)
+        toasts.warn(words, "The text could not be read")
+        yield _frame({"state": "bad", "message": words}).encode()
 
 
 @cache

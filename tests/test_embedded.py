@@ -151,7 +151,10 @@ def test_what_is_no_whole_model_is_made_anew(before, tmp_path, monkeypatch: pyte
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_leaves_nothing_half_made(number, tmp_path):
     halt = f"(work / 'half').write_text('x'), os.kill(os.getpid(), {int(number)}), time.sleep(60)"
-    code = f"import os, time; from backend.models import embedded; embedded._download = lambda work: ({halt}); embedded.main()"
+    code = (
+        "import os, time; from backend.models import embedded; "
+        f"embedded._download = lambda work: ({halt}); embedded.main()"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=ROOT, env=os.environ | {"LENGTH_LAB_CACHE": str(tmp_path)}, capture_output=True, text=True, timeout=120,

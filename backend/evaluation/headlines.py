@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 from typing import Any
 
 from backend.evaluation.computation import spared, whole
@@ -23,23 +24,37 @@ def headlines(results: Results) -> str:
     rows = [row for row in _rows(results) if row[1] != UNKNOWN]
     shown = table(["what", "how much (95 %)", "command"], [[what, much, f"`{how}`"] for what, much, how in rows])
     found = [finding(long)] if (long := largest(results)) and len(long["prompts"]) < PROMPTS else []
-    found += filter(None, [_ends(results)])
+    found += filter(None, [_few(results)])
     few = f"No headlines, as they rest on fewer than {PROMPTS} prompts:\n\n" + "\n".join(f"- {each}" for each in found)
     return f"{shown}\n\n{few}" if found else shown
 
 
-def _ends(results: Results) -> str:
-    """How often shipped adapters meet their length, and how often they end well too, of too few prompts."""
-    each = []
+def _ends(results: Results, least: int, most: float = inf) -> list[tuple[str, str]]:
+    """Shares of a shipped adapter's answers that meet their length, and that end well too, of rows of least ≤ answers <
+    most."""
+    found = []
     for name in ADAPTERS:
         row = results.get(f"{JOINT}{name}.json", {}).get("summary", {}).get("validation")
-        if row and row["counted"] < PROMPTS:
+        if row and least <= row["counted"] < most:
             length, well = (share_of(row[key], row["counted"]) for key in ("length", "all_three"))
-            each.append(f"`{name}` meets its length in {length} of its answers and ends well too in {well}")
-    return f"The shipped adapters cut: {'; '.join(each)}." if each else ""
+            found.append((f"`{name}` {length}", well))
+    return found
+
+
+def _few(results: Results) -> str:
+    """The same of too few prompts, in words."""
+    each = [f"{length} of the length, {well} that end well too" for length, well in _ends(results, 1, PROMPTS)]
+    return f"The shipped adapters cut, shares of their answers: {'; '.join(each)}." if each else ""
 
 
 def _rows(results: Results) -> Iterator[tuple[str, str, str]]:
+    if cut := _ends(results, PROMPTS):
+        chance = share_of(results[f"{JOINT}{ADAPTERS[0]}.json"]["summary"]["validation"]["chance"])
+        yield (
+            f"Answers of the length asked for, and those that end as a reader accepts too (a cut at random: {chance})",
+            ", ".join(f"{length}, {well}" for length, well in cut),
+            "python -m backend evaluate joint_rate",
+        )
     if novels := results.get(NOVELS):
         yield from _reading(novels)
     if computed := results.get("computation.json"):

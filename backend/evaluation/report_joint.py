@@ -135,7 +135,7 @@ PARTS = {
     "joint": Part(
         "Answers that have the length asked for and end well",
         tuple(f"{FOLDER}{name}.json" for name in NAMES),
-        "python -m backend evaluate joint_rate --method none --data FOLDER --prompts 36",
+        "python -m backend evaluate joint_rate --method none --data FOLDER",
         joint,
     )
 }

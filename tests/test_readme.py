@@ -31,6 +31,6 @@ def test_what_it_links_to_is_there():
 def test_every_difference_stands_beside_its_interval_and_what_it_rests_on():
     rows = README.partition(BEGIN)[2].partition(END)[0].strip().splitlines()
     figures = [row.split(" | ")[1] for row in rows if row.startswith("| ")][2:]
-    interval = r"[\d.]+( %)? \([\d.]+( %)? to [\d.]+( %)?; \d+ (novels|rounds|lengths)\)"
+    interval = r"[\d.]+( %)? \([\d.]+( %)? to [\d.]+( %)?; \d+ (novels|rounds|lengths|prompts)\)"
     whole = rf"([`\w]+ )?{interval}(, [`\w]+ {interval})*"
     assert len(figures) >= 6 and all(re.fullmatch(whole, each) for each in figures)

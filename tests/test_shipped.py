@@ -10,6 +10,7 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
+from backend.engine import Lab
 from backend.evaluation.length import Case, answers, prompts
 from backend.models import adapters, embedded
 from backend.models.adapters import Adapter
@@ -80,10 +81,8 @@ def test_an_adapter_writes_as_generate_does(method, target, lab):
 
 
 def test_ldpe_keeps_to_a_length_on_prompts_it_never_saw(models):
-    adapter = Adapter.load(adapters.ROOT / "ldpe")
-    loaded = models.load("embedded", "bf16", adapter.path)
     asked = [Case("questions", i, text, n) for i, text in enumerate(prompts(12)["questions"]) for n in (20, 60)]
-    found = [written.answer for written in answers(loaded, "ldpe", asked, adapter.settings, print)]
+    found = [written.answer for written in answers(Lab(models), "embedded", "ldpe", asked, 0, print)]
     assert statistics.mean(abs(answer.error) for answer in found) < 3
     assert statistics.mean(answer.ended for answer in found) > 0.9
 

@@ -52,7 +52,7 @@ def _rows(results: Results) -> Iterator[tuple[str, str, str]]:
         chance = share_of(results[f"{JOINT}{ADAPTERS[0]}.json"]["summary"]["validation"]["chance"])
         yield (
             f"Answers of the length asked for, and those that end as a reader accepts too (a cut at random: {chance})",
-            ", ".join(f"{length}, {well}" for length, well in cut),
+            ", ".join(f"{length}, ended {well}" for length, well in cut),
             "python -m backend evaluate joint_rate",
         )
     if novels := results.get(NOVELS):

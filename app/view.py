@@ -194,6 +194,7 @@ def follow(
 def follow_all(lab: Any, settings: Sequence[RunSettings], run: Run, period: float = PERIOD) -> Iterator[list[View]]:
     """Runs all the settings at once, as `follow` does one; yields the same views."""
     views = [View(each) for each in settings]
+    run.view = views[0]
     for events in batches(merged([lab.stream(each, run.control) for each in settings]), period):
         for number, view in enumerate(views):
             if view.training_length is None:

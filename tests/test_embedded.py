@@ -152,7 +152,9 @@ def test_what_is_no_whole_model_is_made_anew(before, tmp_path, monkeypatch: pyte
 def test_a_signal_leaves_nothing_half_made(number, tmp_path):
     halt = f"(work / 'half').write_text('x'), os.kill(os.getpid(), {int(number)}), time.sleep(60)"
     code = (
-        "import os, time; from backend.models import embedded; "
+        # A program in the background is started with Ctrl-C ignored.
+        "import os, signal, time; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from backend.models import embedded; "
         f"embedded._download = lambda work: ({halt}); embedded.main()"
     )
     done = subprocess.run(

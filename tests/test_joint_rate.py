@@ -11,7 +11,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from backend.engine import Lab
-from backend.evaluation import joint_rate
+from backend.evaluation import blind, joint_rate
 from backend.evaluation.joint_rate import FOLDER, Answer, Compared, answer, asked, rate, tolerance, whole_list
 from backend.models import embedded
 from backend.models.pool import Models
@@ -22,7 +22,7 @@ GOOD = Answer(
     kind="questions", prompt="0", target=60, produced=61, text="It rains.", ids=[1, 2, 3], reason="eos", landed=False,
     own_end=True, p_mark=0.5, p_eos=0.4, p_line=0.5, nats=3.0, similarity=0.5,
 )  # fmt: skip
-RESULTS = sorted(FOLDER.glob("*/*.json"))
+RESULTS = sorted(file for file in FOLDER.glob("*/*.json") if file.parent.name != "blind")
 
 
 def test_a_good_answer_is_counted():
@@ -175,3 +175,22 @@ def test_a_run_that_fails_is_an_error_and_no_answer(tmp_path):
     with pytest.raises(ValueError):
         lab = Lab(Models(["embedded"]))
         answer(lab, Prompt("questions", "Hm"), RunSettings(prompt="Hm", model=str(tmp_path)))
+
+
+def test_verdicts_are_joined_to_what_each_text_is():
+    texts = [{"prompt": f"{n}", "text": "It is so.", "is": kind} for n, kind in enumerate(blind.KINDS * 2)]
+    verdicts = [{"n": n, "ended": "yes" if n in (0, 1, 4) else "no"} for n in range(6)]
+    rows = blind.joined(texts, verdicts[::-1])
+    assert [row["is"] for row in rows if row["ended"]] == ["method", "complete", "complete"]
+    assert {kind: found[0] for kind, found in blind.summary(rows).items()} == {"method": 0.5, "complete": 1, "cut": 0}
+    for wrong in (verdicts[1:], [*verdicts, verdicts[0]], [*verdicts[1:], {"n": 0, "ended": "maybe"}]):
+        with pytest.raises(ValueError, match=r"verdict|yes or no"):
+            blind.joined(texts, wrong)
+
+
+@pytest.mark.parametrize("file", sorted((FOLDER / "blind").glob("*.json")), ids=lambda file: file.stem)
+def test_recorded_verdicts_give_the_recorded_shares(file: Path):
+    found = json.loads(file.read_text("utf-8"))
+    for kind, (share, low, high) in found["summary"].items():
+        ended = [row["ended"] for row in found["rows"] if row["is"] == kind]
+        assert share == pytest.approx(sum(ended) / len(ended)) and low <= share <= high

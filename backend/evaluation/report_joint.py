@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from scipy.stats import binomtest
 
+from backend.evaluation.blind import KINDS
 from backend.evaluation.joint_rate import Answer
 from backend.evaluation.markdown import UNKNOWN, Part, Results, decimal, estimate, figure, percent, points, table
 from backend.measures.bootstrap import Bounded, difference
@@ -30,6 +32,10 @@ COLUMNS = (
     "method", "answers", "joint rate", "1 length", "2 own EOS", "3 real end", "base model would end too", "mean error"
 )  # fmt: skip
 APART = 0.05
+BLIND = (
+    "Does the text come to an end there? Answers of the method were shuffled with answers that the base model ended "
+    "itself and with random cuts of these, and read by someone who was not told which is which."
+)
 
 
 class Beside(NamedTuple):
@@ -131,11 +137,31 @@ def share_of(found: list[float] | None, prompts: int = 0) -> str:
     return f"{percent(found[0])} ({percent(found[1])} to {percent(found[2])}{rests})"
 
 
+def read_blind(results: Results) -> str:
+    """How many of each kind of text ended, by a reader who was not told which is which."""
+    rows = []
+    for name, found in results.items():
+        method = Path(name).stem.replace("_", " ")
+        shares = [share_of(found["summary"][kind], _count(found, kind)) for kind in KINDS]
+        rows.append([method, found["options"]["reader"], *shares])
+    return "\n\n".join([BLIND, table(["method", "reader", "of the method", "complete", "cut at random"], rows)])
+
+
+def _count(found: Mapping[str, Any], kind: str) -> int:
+    return sum(row["is"] == kind for row in found["rows"])
+
+
 PARTS = {
     "joint": Part(
         "Answers that have the length asked for and end well",
         tuple(f"{FOLDER}{name}.json" for name in NAMES),
         "python -m backend evaluate joint_rate --method none --data FOLDER",
         joint,
-    )
+    ),
+    "blind": Part(
+        "Ends, read blind",
+        tuple(f"joint_rate/blind/{name}.json" for name in NAMES),
+        "python -m backend.evaluation.blind",
+        read_blind,
+    ),
 }

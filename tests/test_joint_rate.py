@@ -193,4 +193,4 @@ def test_recorded_verdicts_give_the_recorded_shares(file: Path):
     found = json.loads(file.read_text("utf-8"))
     for kind, (share, low, high) in found["summary"].items():
         ended = [row["ended"] for row in found["rows"] if row["is"] == kind]
-        assert share == pytest.approx(sum(ended) / len(ended)) and low <= share <= high
+        assert share == pytest.approx(sum(ended) / len(ended), abs=1e-5) and low <= share <= high

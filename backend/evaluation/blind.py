@@ -1,4 +1,4 @@
-"""What a reader says of ends who is not told which text is whose.
+"""What a reader says of ends who does not know which text is whose.
 
     python -m backend evaluate joint_rate --method mnt_orpe --data FOLDER --blind texts.jsonl
     python -m backend.evaluation.blind --texts texts.jsonl --verdicts verdicts.jsonl --reader "who" --method mnt_orpe

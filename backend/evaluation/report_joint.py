@@ -34,7 +34,7 @@ COLUMNS = (
 APART = 0.05
 BLIND = (
     "Does the text come to an end there? Answers of the method were shuffled with answers that the base model ended "
-    "itself and with random cuts of these, and read by someone who was not told which is which."
+    "itself and with random cuts of these, and read by someone who did not know which is which."
 )
 
 
@@ -138,7 +138,7 @@ def share_of(found: list[float] | None, prompts: int = 0) -> str:
 
 
 def read_blind(results: Results) -> str:
-    """How many of each kind of text ended, by a reader who was not told which is which."""
+    """How many of each kind of text ended, by a reader who did not know which is which."""
     rows = []
     for name, found in results.items():
         method = Path(name).stem.replace("_", " ")

@@ -222,13 +222,13 @@ Parse = Callable[[GradioMultiPartParser], Coroutine[Any, Any, FormData]]
 def _telling(parse: Parse) -> Parse:
     """Gradio's reading of a form, which leaves its files behind where the form is cut off or refused."""
 
-    async def parsed_or_refused(parser: GradioMultiPartParser) -> FormData:
+    async def parsed(parser: GradioMultiPartParser) -> FormData:
         try:
             return await parse(parser)
         finally:
             _WRITTEN.get([]).extend(file.name for file in parser._files_to_close_on_error)
 
-    return parsed_or_refused
+    return parsed
 
 
 GradioMultiPartParser.parse = _telling(GradioMultiPartParser.parse)  # type: ignore[assignment, method-assign]

@@ -16,6 +16,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,9 @@ class Server:
         environment = {name: value for name, value in os.environ.items() if name != "GRADIO_TEMP_DIR"}
         environment["TMPDIR"] = str(self.folder)
         with self.said.open("wb") as said:
-            self.process = subprocess.Popen(command, stdout=said, stderr=said, env=environment)
+            # A program in the background is started with Ctrl-C ignored.
+            heeds = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+            self.process = subprocess.Popen(command, stdout=said, stderr=said, env=environment, preexec_fn=heeds)
 
     def get(self, path: str, body: object = None) -> urllib.request.Request:
         data = None if body is None else json.dumps(body).encode()

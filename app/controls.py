@@ -77,12 +77,17 @@ class Form:
         """The components, in the order of the values that `settings` takes."""
         return list(self.parts.values())
 
+    @property
+    def labels(self) -> dict[str, str]:
+        """What the settings are called on the page."""
+        return {name: part.label for name, part in self.parts.items() if part.label}
+
     def settings(self, values: Sequence[Any]) -> RunSettings:
         """The run that the values ask for; ValueError with a sentence where they make none."""
         chosen = dict(zip(self.parts, values, strict=True))
         empty = [name for name, value in chosen.items() if value is None]
         if empty:
-            raise Refused(f"{empty[0].replace('_', ' ')} is empty: give a number, or press Reset")
+            raise Refused(f"“{self.labels.get(empty[0], empty[0])}” is empty: give a number, or press Reset")
         window, limit, cap = chosen.pop("windowed"), chosen.pop("limit_kind"), chosen.pop("limit_number")
         if not window:
             chosen["window"] = None

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, overload
 
 import numpy as np
 import torch
@@ -29,7 +29,7 @@ from backend.positions import Policy
 from backend.refused import Refused
 from backend.settings import LIMIT_METHODS, SIGNAL_METHODS, RunSettings, counted
 from backend.signals import SignalContext, prompt_norms
-from backend.steps import Finish, Logits, Reading, Reason, Step
+from backend.steps import Finish, Logits, Prefilling, Progress, Reading, Reason, Step
 from backend.text.prompt import Prompt, TextStream, end_ids, prompt
 from backend.text.sampling import Choice, Chooser
 from backend.text.template import switches
@@ -62,8 +62,20 @@ class Lab:
         """The forward pass these settings ask for, adapter merged in. Raises ValueError with a sentence."""
         return _runner(self._prepared(settings)[0])
 
-    def stream(self, settings: RunSettings, control: Control | None = None) -> Iterator[Step | Finish]:
+    @overload
+    def stream(
+        self, settings: RunSettings, control: Control | None = None, progress: Literal[False] = False
+    ) -> Iterator[Step | Finish]: ...
+    @overload
+    def stream(
+        self, settings: RunSettings, control: Control | None = None, progress: bool = False
+    ) -> Iterator[Progress | Step | Finish]: ...
+    def stream(
+        self, settings: RunSettings, control: Control | None = None, progress: bool = False
+    ) -> Iterator[Progress | Step | Finish]:
         """Run; yields a `Step` a token and at last one `Finish`.
+
+        progress: yields before them, as it changes, its place among those that wait and how far the prompt was read.
 
         Settings that cannot run raise ValueError with a sentence that says what to do, before the first step. Whatever
         else goes wrong ends the run with a `Finish` whose reason is 'error', and keeps what was written.
@@ -84,6 +96,7 @@ class Lab:
             chooser=Chooser(settings, len(ids), ends),
             response=begun(loaded.tokenizer, asked.tail),
             asked=asked,
+            tells=progress,
         )
         if adapter is not None and adapter.settings is not None:
             norms = prompt_norms(adapter.settings.scale, loaded.model.get_input_embeddings().weight, [ids])
@@ -97,7 +110,7 @@ class Lab:
         caches = 1 + (settings.landing if run.landing else 0)
         room = len(ids) + settings.max_new_tokens
         needed = caches * run.runner.cache_bytes(Policy.of(settings), room)
-        yield from run.runner.scheduler.stream(run.asks(), needed)
+        yield from run.runner.scheduler.stream(run.asks(), needed, lambda: run.control.stopped, progress)
 
     def _prepared(self, settings: RunSettings) -> tuple[Loaded, Adapter | None]:
         """The loaded model, and the method's adapter where it has one."""
@@ -144,7 +157,7 @@ def _check(settings: RunSettings, capabilities: Capabilities) -> None:
 
 @dataclass
 class _Run:
-    """State of one run."""
+    """State of one run. tells: whether it yields how far the prompt was read."""
 
     settings: RunSettings
     control: Control
@@ -153,6 +166,7 @@ class _Run:
     chooser: Chooser
     response: Response
     asked: Prompt
+    tells: bool = False
     signal: SignalContext | None = None
     landing: Landing | None = None
     cache: FramedCache | None = None
@@ -172,6 +186,9 @@ class _Run:
             yield self._finish("error", message=_advice(error, self.response.tokens))
 
     def _written(self) -> Asks:
+        if self.control.stopped:
+            yield self._finish("stopped")
+            return
         settings = self.settings
         cache = self.cache = self.runner.cache(Policy.of(settings), len(self.ids) + settings.max_new_tokens)
         probing = settings.watch.enabled and "probes" not in self.runner.capabilities.unsupported
@@ -236,7 +253,7 @@ class _Run:
 
     def _prefill(
         self, cache: FramedCache, probe: Probe | None
-    ) -> Generator[Read | list[Read], Tensor, tuple[Tensor | None, Reading | None]]:
+    ) -> Generator[Read | list[Read] | Prefilling, Tensor, tuple[Tensor | None, Reading | None]]:
         """Read the prompt in chunks; logits of its last row. Raises Stopped between chunks and, by layers, amid one."""
         whole = self.settings.prefill == "paper"
         # What a signal adds to a prompt may hold its own target.
@@ -255,7 +272,7 @@ class _Run:
 
     def _beginning(
         self, count: int, cache: FramedCache, probe: Probe | None
-    ) -> Generator[Read | list[Read], Tensor, Seen | None]:
+    ) -> Generator[Read | list[Read] | Prefilling, Tensor, Seen | None]:
         """Read the prompt's first tokens, or take them as they were read for another prompt."""
         key = cache.policy, cache.lora, probe is not None, tuple(self.ids[:count].tolist())
         beginnings = self.runner.beginnings
@@ -271,11 +288,12 @@ class _Run:
 
     def _chunk(
         self, ids: Tensor, cache: FramedCache, probe: Probe | None, whole: bool = False
-    ) -> Generator[Read, Tensor, tuple[Tensor, Seen | None]]:
+    ) -> Generator[Read | Prefilling, Tensor, tuple[Tensor, Seen | None]]:
         if self.control.stopped:
             raise Stopped
         first = cache.length
-        self.control.reading(first, len(self.ids))
+        if self.tells:
+            yield Prefilling(first, len(self.ids))
         logits = yield Read(ids, cache, probe, self.signal, whole)
         if probe is None:
             return logits, None

@@ -99,7 +99,7 @@ def test_what_the_page_cannot_show_is_named(form):
 def test_an_empty_number_is_a_sentence(form):
     values = form.values({})
     values[list(form.parts).index("seed")] = None
-    with pytest.raises(ValueError, match="seed is empty"):
+    with pytest.raises(ValueError, match="“Seed” is empty"):
         form.settings(values)
 
 
@@ -130,7 +130,8 @@ def test_a_setting_is_described_with_all_that_it_leaves_alone(changes, words):
 def test_a_refused_setting_reads_as_a_sentence():
     with pytest.raises(ValueError) as error:
         RunSettings(prompt="x", ratio=-1)
-    assert explain(error.value) == "ratio should be greater than or equal to 0.05"
+    assert explain(error.value) == "“ratio” should be greater than or equal to 0.05"
+    assert explain(error.value, {"ratio": "Ratio"}) == "“Ratio” should be greater than or equal to 0.05"
 
 
 def test_batches_lose_nothing_keep_the_order_and_gather_while_the_page_is_busy(monkeypatch):
@@ -337,9 +338,9 @@ def test_texts_are_taken():
 def test_the_endpoint_looks_at_nothing_that_it_does_not_send(lab, monkeypatch):
     asked, stream = [], lab.stream
 
-    def noted(settings, control):
+    def noted(settings, control, progress):
         asked.append(settings)
-        return stream(settings, control)
+        return stream(settings, control, progress)
 
     monkeypatch.setattr(lab, "stream", noted)
     *_, last = endpoint(lab, Runs())(SimpleNamespace(session_hash="me"), "Why is the sky blue?", max_new_tokens=3)
@@ -409,9 +410,9 @@ def asked(monkeypatch) -> list[RunSettings]:
     """The settings of every run that the lab was asked for."""
     asked, stream = [], Lab.stream
 
-    def noted(lab, settings, control):
+    def noted(lab, settings, control, progress):
         asked.append(settings)
-        return stream(lab, settings, control)
+        return stream(lab, settings, control, progress)
 
     monkeypatch.setattr(Lab, "stream", noted)
     return asked

@@ -173,16 +173,14 @@ def _generation(parts: Parts, lab: Any, runs: Runs) -> None:
     def write(request: gr.Request, past: list[Past], *values: Any) -> Iterator[list[Any]]:
         try:
             settings = parts.form.settings(values)
-            control = Control()
-            with runs.started(request.session_hash, control, PLACE) as run:
-                control.reading = lambda read, total: run.stream.show(reading(read, total))
+            with runs.started(request.session_hash, Control(), PLACE) as run:
                 yield [run.stream.invitation, gr.skip(), gr.skip()]
                 for view in follow(lab, settings, run, past):
                     if not view.ended:
                         run.stream.show(view.frame())
                 yield [view.frame().encode(), view.remembered(), view.trace]
         except Exception as error:
-            words = sentence(error)
+            words = sentence(error, parts.form.labels)
             toasts.warn(words, "This run could not be made")
             yield [Frame({"run": live.fill(state="bad", message=words)}).encode(), gr.skip(), gr.skip()]
 
@@ -194,12 +192,6 @@ def _generation(parts: Parts, lab: Any, runs: Runs) -> None:
         parts.queue,
         "run",
     )
-
-
-def reading(read: int, total: int) -> Frame:
-    """Tells how far the prompt was read, in tokens."""
-    words = f"Reading the prompt: {read:,} of {total:,} tokens …"
-    return Frame({"run": live.fill(state="busy", progress=read / total, message=words)}, running=True)
 
 
 def _steering(parts: Parts, runs: Runs) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import orjson
@@ -83,32 +83,34 @@ def test_who_leaves_before_the_run_began_gives_its_place_up():
     third.over()
 
 
-@pytest.fixture
-def full(held_lab: Held, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
-    """Lets no more runs begin than those that have begun."""
-    memory = held_lab.runner(ASKED).scheduler.memory
+@contextmanager
+def full(lab: Lab) -> Iterator[None]:
+    """Nobody begins for want of memory for as long as the block runs."""
+    memory = lab.runner(ASKED).scheduler.memory
     assert memory is not None
-    yield lambda: monkeypatch.setattr(memory, "total", memory._taken)
-    held_lab.free()
+    left = memory.total - memory._taken
+    assert memory.take(left)
+    try:
+        yield
+    finally:
+        memory.give(left)
 
 
-def test_a_stopped_run_ends_without_what_it_waited_for(held_lab: Held, full):
-    first = Lab.stream(held_lab, ASKED)
-    next(first)
-    full()
+def test_a_stopped_run_ends_without_what_it_waited_for(lab: Lab):
     control = Control()
-    second = Followed(Lab.stream(held_lab, ASKED, control, progress=True))
-    second.told(Waiting(0))
-    control.stop()
-    second.over()
-    [_, finish] = second.events
+    with full(lab):
+        run = Followed(lab.stream(ASKED, control, progress=True))
+        run.told(Waiting(0))
+        control.stop()
+        run.over()
+    [_, finish] = run.events
     assert (finish.reason, finish.text, finish.tokens, finish.cache_bytes) == ("stopped", "", 0, 0)
-    *_, finish = first
-    assert finish.reason == "cap"
+    *_, finish = lab.stream(ASKED)
+    assert finish.tokens == 4
 
 
 def test_progress_is_told_where_it_is_asked_for_and_changes_nothing(lab: Lab):
-    asked = RunSettings(prompt="Tell me of the sea. " * 200, max_new_tokens=2)
+    asked = RunSettings(prompt="Tell me of the sea. " * 360, max_new_tokens=2)
     plain, told = [*lab.stream(asked)], [*lab.stream(asked, progress=True)]
     reads = [event for event in told if isinstance(event, Prefilling)]
     rest = told[len(reads) :]
@@ -124,38 +126,28 @@ def served(held_lab: Held) -> Iterator[Served]:
         yield served
 
 
-def called_by(visitor: Visitor, **settings: Any) -> AbstractContextManager[Iterator[Any]]:
-    """A run by the documented endpoint, read."""
-    return visitor.reading(visitor.calls(**settings).json()["event_id"])
-
-
 def words(served: Served, place: str) -> Sequence[str]:
     """What the figures of the runs begun at that place say, oldest first."""
     frames = [run.stream._frame for run in served.runs._runs if run.place == place]
     return [orjson.loads(frame.parts["run"]).get("message", "") if frame else "" for frame in frames]
 
 
-def test_page_and_endpoint_tell_the_place_and_stop_gives_it_up(served: Served, full):
-    served.lab.upto(1)
+def test_page_and_endpoint_tell_the_place_and_stop_gives_it_up(served: Served):
     page = next(each for each in served.page.fns.values() if each.name == "write")
     values = [getattr(block, "value", None) for block in page.inputs]
-    with ExitStack() as stack:
-        writing = stack.enter_context(called_by(Visitor(served), max_new_tokens=3))
-        eventually(lambda: next(writing)[0]["steps"], "a token of the first run")
-        full()
-        visitors = [Visitor(served) for _ in range(2)]
-        for number, visitor in enumerate(visitors):
-            assert visitor.presses("write", values).status_code == 200
-            stack.enter_context(visitor.reading())
-            eventually(lambda number=number: len(words(served, "generate")) == number + 1, "the run")
-        eventually(
-            lambda: words(served, "generate") == ["Waiting: you are next", "Waiting: 1 before you"], "their places"
-        )
-        called = stack.enter_context(called_by(Visitor(served), max_new_tokens=2))
-        assert next(called)[0]["progress"] == {"before": 2}
-        assert visitors[0].presses("halt", [0]).status_code == 200
-        eventually(lambda: words(served, "generate") == ["Waiting: you are next"], "the end of the stopped run")
-        assert next(called)[0]["progress"] == {"before": 1}
-        served.lab.free()
+    visitors = [Visitor(served) for _ in range(2)]
+    places = ["Waiting: you are next", "Waiting: 1 before you"]
+    with ExitStack() as there:
+        with full(served.lab):
+            for number, visitor in enumerate(visitors):
+                assert visitor.presses("write", values).status_code == 200
+                there.enter_context(visitor.reading())
+                eventually(lambda number=number: words(served, "generate") == places[: number + 1], "its place")
+            event = Visitor(served).calls(max_new_tokens=2).json()["event_id"]
+            called = there.enter_context(Visitor(served).reading(event))
+            assert next(called)[0]["progress"] == {"before": 2}
+            assert visitors[0].presses("halt", [0]).status_code == 200
+            eventually(lambda: words(served, "generate") == places[:1], "the end of the stopped run")
+            assert next(called)[0]["progress"] == {"before": 1}
         [result] = [*called][-1]
         assert result["progress"] is None and result["finish"]["tokens"] == 2

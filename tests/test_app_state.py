@@ -134,6 +134,27 @@ def test_a_refused_setting_reads_as_a_sentence():
     assert explain(error.value, {"ratio": "Ratio"}) == "“Ratio” should be greater than or equal to 0.05"
 
 
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [({"probes": "perhaps"}, "probes"), ({"max_new_tokens": 0}, "max_new_tokens"), ({"target": 1.5}, "target")],
+)
+def test_the_endpoint_names_a_wrong_argument_as_its_caller_did(lab, given, named):
+    with pytest.raises(gr.Error, match=f"^'“{named}” "):
+        next(endpoint(lab, Runs())(SimpleNamespace(session_hash="me"), "Why?", **given))
+
+
+def test_the_page_names_a_wrong_number_by_its_label(lab, monkeypatch):
+    said: list[str] = []
+    monkeypatch.setattr(gr, "Warning", lambda words, **_: said.append(words))
+    built = page.build(lab, available, Runs())
+    for event, box in (("write", "Every n tokens"), ("compare", "Target or limit")):
+        function = next(each for each in built.fns.values() if each.name == event)
+        values = [part.value for part in function.inputs]
+        values[[part.label if hasattr(part, "label") else "" for part in function.inputs].index(box)] = 10**7
+        [*_] = function.fn(SimpleNamespace(session_hash="me"), *values)
+        assert said.pop().startswith(f"“{box}” should be less than or equal to") and not said
+
+
 def test_batches_lose_nothing_keep_the_order_and_gather_while_the_page_is_busy(monkeypatch):
     """The thread that reads is not held up meanwhile."""
     finished = threading.Event()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -116,6 +117,7 @@ def test_progress_is_told_where_it_is_asked_for_and_changes_nothing(lab: Lab):
     rest = told[len(reads) :]
     assert [(type(event), event.text) for event in rest] == [(type(event), event.text) for event in plain]
     assert {event.total for event in reads} == {rest[-1].prompt_tokens}
+    assert pickle.loads(pickle.dumps(told)) and pickle.loads(pickle.dumps(reads)) == reads
     so_far = [event.read for event in reads]
     assert len(reads) > 1 and so_far == sorted({*so_far}) and so_far[-1] < reads[0].total
 

@@ -127,6 +127,7 @@ def test_who_reads_slowly_gets_the_newest_and_loses_nothing(served: Served):
         last = next(each for each in messages if each["msg"] == "process_completed")
     [final] = last["output"]["data"]
     assert [step["index"] for step in final["steps"]] == [*range(1, 61)] and final["finish"]["tokens"] == 60
+    eventually(lambda: served.queue.present.readers[visitor.session] == 1, "the end of its reading")
     served.queue.present.readers.clear()
 
 

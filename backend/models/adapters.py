@@ -18,6 +18,7 @@ from typing import Any, Literal, cast, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors import SafetensorError, safe_open
 
+from backend.models.disk import disk_errors
 from backend.models.embedded import HUB_COPY, named, sha256
 from backend.positions import Policy
 from backend.refused import Refused
@@ -161,7 +162,8 @@ def save(
         tensors = get_peft_model_state_dict(lora, save_embedding_layers=False)
         folder.mkdir()
         (folder / CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True, default=sorted))
-        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, folder / WEIGHTS)
+        with disk_errors():
+            save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, folder / WEIGHTS)
         width = lora.get_input_embeddings().weight.shape[1]
         record = {"base": base_of(base), "width": width, "sha256": sha256(folder / WEIGHTS)}
         record |= {"config_sha256": sha256(folder / CONFIG)}

@@ -9,13 +9,13 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from backend.inference.model_runner import runner
+from backend.methods import methods
+from backend.methods.shifts import MntSettings
+from backend.methods.signal import SignalSettings
 from backend.models import adapters, embedded
 from backend.models.adapters import Adapter, AdapterError, available, find, save
 from backend.models.embedded import sha256
 from backend.positions import Policy
-from backend.settings import SIGNAL_METHODS
-from backend.signals import SignalSettings
-from backend.signals.mnt import MntSettings
 
 LDPE = SignalSettings("ldpe", gain=0.25, constant=0.0123, lengths=(10, 200))
 MNT = SignalSettings("orpe", gain=1.0, constant=0.05, lengths=(5, 900), mnt=MntSettings(0.1, 100.0, 300))
@@ -103,7 +103,7 @@ def test_one_method_may_have_adapters_for_several_models(tiny, root):
 
 
 def test_available_gives_the_reason(tiny, root):
-    assert set(available("embedded")) >= {"none", "prompted", "exp_decay", *SIGNAL_METHODS}
+    assert list(available("embedded")) == methods.names()
     reasons = available("embedded")
     assert [method for method, why in reasons.items() if why is None] == ["none", "prompted", "exp_decay"]
     assert "no adapter for ldpe" in reasons["ldpe"] and "train one" in reasons["ldpe"]

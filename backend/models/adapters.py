@@ -13,16 +13,17 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors import SafetensorError, safe_open
 
+from backend.methods import methods
+from backend.methods.signal import SignalMethod, SignalSettings
 from backend.models.embedded import HUB_COPY, named, sha256
 from backend.positions import Policy
 from backend.refused import Refused
-from backend.settings import ADAPTER_METHODS, Method
-from backend.signals import SignalSettings
+from backend.settings import Method
 
 ROOT = Path(__file__).parents[2] / "assets" / "adapters"
 CONFIG, WEIGHTS, SIGNAL = "adapter_config.json", "adapter_model.safetensors", "signal.json"
@@ -83,11 +84,14 @@ class Adapter:
     @property
     def method(self) -> Method:
         """The length method it serves."""
-        if self.longform is not None:
-            return "sft" if self.longform.kind == "none" else cast(Method, f"sft_{self.longform.kind}")
-        if self.settings is None:
-            return "prompted_tuned"
-        return cast(Method, f"mnt_{self.settings.kind}" if self.settings.mnt else self.settings.kind)
+        if self.settings is not None:
+            return self.settings.method
+        compression = self.longform.kind if self.longform else None
+        return next(
+            method.name
+            for method in methods
+            if method.adapter and not isinstance(method, SignalMethod) and method.compression == compression
+        )
 
     def check_width(self, width: int) -> None:
         """AdapterError where a model's embeddings are not as wide as those the adapter was trained with."""
@@ -119,7 +123,7 @@ def base_of(model: str) -> str:
 
 def find(method: Method, model: str) -> Adapter | None:
     """The adapter for a length method on a model, None where there is none; AdapterError where it is damaged."""
-    if method not in ADAPTER_METHODS:
+    if not methods[method].adapter:
         return None
     found = (Adapter.load(folder) for folder in _folders(method))
     fitting = next((adapter for adapter in found if adapter.base == base_of(model)), None)
@@ -131,14 +135,14 @@ def find(method: Method, model: str) -> Adapter | None:
 def required(method: Method, model: str) -> Adapter | None:
     """The adapter of a length method, None for one without. ValueError with the reason where it cannot be used."""
     adapter = find(method, model)
-    if adapter is None and method in ADAPTER_METHODS:
+    if adapter is None and methods[method].adapter:
         raise Refused(_missing(method, model))
     return adapter
 
 
 def available(model: str) -> dict[str, str | None]:
     """Every length method, with the reason why it cannot be used on a model, or None where it can."""
-    return {method: _missing(method, model) for method in get_args(Method)}
+    return {method: _missing(method, model) for method in methods.names()}
 
 
 def save(
@@ -182,7 +186,7 @@ def _folders(method: Method) -> Iterator[Path]:
 
 
 def _missing(method: Method, model: str) -> str | None:
-    if method not in ADAPTER_METHODS:
+    if not methods[method].adapter:
         return None
     try:
         if find(method, model):

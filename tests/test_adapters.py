@@ -102,6 +102,14 @@ def test_one_method_may_have_adapters_for_several_models(tiny, root):
     assert find("mnt_orpe", "org/d") is None
 
 
+def test_a_method_that_neither_signal_nor_positions_tell_is_stored_by_name(tiny, root):
+    lora = random_lora(tiny("llama"))
+    told, named = (save(root / name, lora, None, "embedded", method=name) for name in ("prompted_tuned", "sft"))
+    assert (told.method, named.method) == ("prompted_tuned", "sft")
+    stored = [json.loads((adapter.path / "signal.json").read_text()) for adapter in (told, named)]
+    assert "method" not in stored[0] and stored[1]["method"] == "sft"
+
+
 def test_available_gives_the_reason(tiny, root):
     assert list(available("embedded")) == methods.names()
     reasons = available("embedded")

@@ -75,7 +75,7 @@ class SignalSettings:
     def __post_init__(self) -> None:
         kinds = dict.fromkeys(method.kind for method in signal_methods())
         if self.kind not in kinds:
-            raise Refused(f"unknown length signal {self.kind!r}: use one of {', '.join(kinds)}")
+            raise Refused(f"unknown kind of length signal {self.kind!r}: use one of {', '.join(kinds)}")
         if self.scale not in get_args(Scale):
             raise Refused(f"unknown scale {self.scale!r} of a signal: use one of {', '.join(get_args(Scale))}")
         if not (math.isfinite(self.gain) and math.isfinite(self.constant)):

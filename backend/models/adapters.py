@@ -60,6 +60,8 @@ class _SignalFile(BaseModel):
     config_sha256: str
     signal: SignalSettings | None
     longform: LongformSettings | None = None
+    # Where signal and positions tell of another one.
+    method: str | None = None
 
 
 VERSION: int = _SignalFile.model_fields["version"].default
@@ -71,7 +73,7 @@ class Adapter:
 
     path: the folder, for Models.load. settings: its signal, None where the target stands in the prompt. base: id of
     the model it was trained on. width: of that model's embeddings. sha256: of the LoRA's numbers. longform: where it
-    has no target, but writes long.
+    has no target, but writes long. named: its method, where signal and positions do not tell it.
     """
 
     path: Path
@@ -80,18 +82,12 @@ class Adapter:
     width: int
     sha256: str
     longform: LongformSettings | None = None
+    named: str | None = None
 
     @property
     def method(self) -> Method:
         """The length method it serves."""
-        if self.settings is not None:
-            return self.settings.method
-        compression = self.longform.kind if self.longform else None
-        return next(
-            method.name
-            for method in methods
-            if method.adapter and not isinstance(method, SignalMethod) and method.compression == compression
-        )
+        return self.named or _served(self.settings, self.longform)
 
     def check_width(self, width: int) -> None:
         """AdapterError where a model's embeddings are not as wide as those the adapter was trained with."""
@@ -113,7 +109,7 @@ class Adapter:
                 raise AdapterError(f"the adapter in {path} lacks {name}: copy the whole folder, or train it again")
         stored = _stored(path)
         _check_lora(path, stored)
-        return cls(path, stored.signal, stored.base, stored.width, stored.sha256, stored.longform)
+        return cls(path, stored.signal, stored.base, stored.width, stored.sha256, stored.longform, stored.method)
 
 
 def base_of(model: str) -> str:
@@ -146,12 +142,18 @@ def available(model: str) -> dict[str, str | None]:
 
 
 def save(
-    path: str | Path, lora: Any, settings: SignalSettings | None, base: str, longform: LongformSettings | None = None
+    path: str | Path,
+    lora: Any,
+    settings: SignalSettings | None,
+    base: str,
+    longform: LongformSettings | None = None,
+    method: Method | None = None,
 ) -> Adapter:
     """Write an adapter folder, whole or not at all, in the place of an older one.
 
     lora: the trained peft model. settings: the signal it was trained with, if any. base: id of the model below it,
-    'embedded' or a hub id. longform: the positions it was trained under, where it was trained on long texts.
+    'embedded' or a hub id. longform: the positions it was trained under, where it was trained on long texts. method:
+    that it serves; None for the one that these tell.
     """
     from peft import get_peft_model_state_dict
     from safetensors.torch import save_file
@@ -169,13 +171,26 @@ def save(
         width = lora.get_input_embeddings().weight.shape[1]
         record = {"base": base_of(base), "width": width, "sha256": sha256(folder / WEIGHTS)}
         record |= {"config_sha256": sha256(folder / CONFIG)}
-        stored = _SignalFile(**record, signal=settings, longform=longform)
-        (folder / SIGNAL).write_text(stored.model_dump_json(indent=2))
+        named = None if method == _served(settings, longform) else method
+        stored = _SignalFile(**record, signal=settings, longform=longform, method=named)
+        (folder / SIGNAL).write_text(stored.model_dump_json(indent=2, exclude=None if named else {"method"}))
         Adapter.load(folder)
         if path.exists():
             shutil.rmtree(path)
         folder.rename(path)
     return Adapter.load(path)
+
+
+def _served(signal: SignalSettings | None, longform: LongformSettings | None) -> Method:
+    """The first method whose adapter shows such a signal, or else was trained under such positions."""
+    if signal is not None:
+        return signal.method
+    compression = longform.kind if longform else None
+    return next(
+        method.name
+        for method in methods
+        if method.adapter and not isinstance(method, SignalMethod) and method.compression == compression
+    )
 
 
 def _folders(method: Method) -> Iterator[Path]:

@@ -189,7 +189,9 @@ class _Run:
         for parameter in self.lora.parameters():
             if parameter.requires_grad:
                 parameter.data = parameter.data.half()
-        adapter = adapters.save(out, self.lora, self.signal, self.settings.model, self.longform)
+        adapter = adapters.save(
+            out, self.lora, self.signal, self.settings.model, self.longform, self.settings.method
+        )
         (out / RECORD).write_text(json.dumps(self._about(), indent=1))
         shutil.copy(self.folder / LOG, out / LOG)
         return adapter

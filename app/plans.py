@@ -17,7 +17,7 @@ from backend.evaluation.recall import ANSWER_TOKENS, go_on, hidden
 from backend.inference.chunks import CHUNK
 from backend.inference.control import Control
 from backend.inference.kernels.tiles import TILED
-from backend.positions import Policy
+from backend.positions import policy_of
 from backend.refused import Refused
 from backend.settings import RunSettings
 
@@ -116,7 +116,7 @@ def readings(lab: Any, todo: Task, ways: Sequence[Plan], control: Control) -> It
     """The readings that have begun, after every few chunks and tokens, until all are done or stopped."""
     done: list[Passage] = []
     for plan in ways:
-        passage = Passage(plan.name, len(todo.tokens), cap=Policy.of(plan.settings).limit)
+        passage = Passage(plan.name, len(todo.tokens), cap=policy_of(plan.settings).limit)
         stand = begin(lab, plan.settings, len(todo.tokens) + todo.written)
         for chunks in batches(_read(lab, todo.tokens, plan, control, stand), PERIOD):
             for chunk in chunks:

@@ -64,8 +64,8 @@ class Rope:
     def width(self) -> int:
         return 2 * len(self.inv_freq)
 
-    def phases(self, frames: np.ndarray, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-        """cos and signed sin [n, width] of frames [n], laid out for `rotate`."""
+    def phases(self, frames: np.ndarray, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """cos and signed sin [2, n, width] of frames [n], laid out for `rotate`."""
         frames = np.asarray(frames, dtype=np.float64)
         angle = torch.from_numpy(frames)[:, None] * self.inv_freq.double()
         cos, sin = angle.cos() * self.scaling, angle.sin() * self.scaling
@@ -78,9 +78,9 @@ class Rope:
             pairs = cos.repeat_interleave(2, -1), torch.stack((-sin, sin), -1).flatten(-2)
         else:
             pairs = torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)
-        return pairs[0].to(device, dtype), pairs[1].to(device, dtype)
+        return torch.stack(pairs).to(device, dtype)
 
-    def rotate(self, x: Tensor, phases: tuple[Tensor, Tensor]) -> Tensor:
+    def rotate(self, x: Tensor, phases: Tensor) -> Tensor:
         """Rotate x [..., n, head_dim] by phases of n frames, with transformers' own arithmetic."""
         cos, sin = phases
         if self.width < x.shape[-1]:

@@ -12,10 +12,10 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from torch import Tensor
 
+from backend.inference.chunk_plan import Phases
 from backend.inference.kernels.attention import Past, Place
 from backend.inference.kernels.compiled import compiled
-from backend.inference.kv_cache import FramedCache, Phases
-from backend.positions import CLIPPED, COMPRESSED, NEAR
+from backend.inference.kv_cache import FramedCache
 
 
 class Pasts(NamedTuple):
@@ -37,6 +37,7 @@ class Places(NamedTuple):
     slot: np.ndarray
     pieces: np.ndarray
     pieces_from: np.ndarray
+    born: np.ndarray
     turned: np.ndarray
     turned_from: np.ndarray
     moved: np.ndarray
@@ -69,6 +70,7 @@ def places(caches: Sequence[FramedCache]) -> Places:
         np.array([one.slot for one in each]),
         np.concatenate([one.pieces for one in each]),
         _from([len(one.pieces) for one in each]),
+        np.stack([one.born for one in each]),
         np.concatenate([one.turned for one in each]),
         _from([len(one.turned) for one in each]),
         np.concatenate([one.moved for one in each]),
@@ -80,20 +82,16 @@ def places(caches: Sequence[FramedCache]) -> Places:
 def place(cache: FramedCache) -> Place:
     """Where the one row of the cache's chunk stands."""
     chunk = cache.chunk
-    assert chunk is not None and cache.rope is not None and len(chunk.rows) == 1
-    groups = chunk.groups
-    pieces = [(p.lo, p.hi, index) for index, group in enumerate(groups) for p in chunk.pieces.get(group, ())]
-    moves = [move for group in (NEAR, COMPRESSED, CLIPPED) for move in chunk.moves.get(group, ())]
-    # The type is always named: while another thread loads a model, the default is that model's.
-    none = torch.empty(0, 2, cache.rope.width, dtype=torch.float32)
-    still = none.new_ones(1, cache.rope.width), none.new_zeros(1, cache.rope.width)
-    frames = [_stacked(move.phases or still).expand(move.hi - move.lo, -1, -1) for move in moves]
+    assert chunk is not None and chunk.born is not None and len(chunk.rows) == 1
+    pieces = [(p.lo, p.hi, index) for index, group in enumerate(chunk.groups) for p in chunk.pieces.get(group, ())]
+    moves = [move for group in cache.policy.groups[1:] for move in chunk.moves.get(group, ())]
     return Place(
         chunk.write,
         np.array(pieces, dtype=np.int64),
-        torch.cat([_stacked(chunk.turned[group]) for group in groups]).numpy(),
+        by_row(chunk.born)[0],
+        by_row(torch.cat([chunk.turned[group] for group in chunk.groups], 1), chunk.scale),
         np.concatenate([np.arange(0), *(np.arange(move.lo, move.hi) for move in moves)]),
-        torch.cat([none, *frames]).numpy(),
+        by_row(torch.cat([chunk.born[:, :0], *(move.phases for move in moves)], 1)),
     )
 
 
@@ -101,9 +99,10 @@ def _from(counts: list[int]) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(counts)])
 
 
-def _stacked(phases: Phases) -> Tensor:
-    """[n, 2, rotary width] in float32."""
-    return torch.stack(phases, 1).float()
+def by_row(phases: Phases, scale: Tensor | None = None) -> np.ndarray:
+    """Phases as the kernels take them, [n, 2, rotary width] in float32, times factors [n, 1]."""
+    found = phases.transpose(0, 1).float()
+    return (found if scale is None else found * scale.float()[..., None]).numpy()
 
 
 @intrinsic
@@ -135,6 +134,7 @@ def one_place(places, row):
     return Place(
         places.slot[row],
         places.pieces[places.pieces_from[row] : places.pieces_from[row + 1]],
+        places.born[row],
         places.turned[places.turned_from[row] : places.turned_from[row + 1]],
         places.moved[moved],
         places.frames[moved],

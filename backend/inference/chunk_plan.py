@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -60,6 +61,15 @@ class Move(NamedTuple):
     phases: Phases
 
 
+class Wide(NamedTuple):
+    """Phases of one token as kernels take them, in float32: of its key, born [2, rotary width], of its queries, turned
+    [groups, 2, rotary width], and of the keys that change their frame, moved [keys, 2, rotary width]."""
+
+    born: np.ndarray
+    turned: np.ndarray
+    moved: np.ndarray
+
+
 @dataclass
 class Chunk:
     """Everything about the rows being processed that all layers share.
@@ -67,7 +77,8 @@ class Chunk:
     rows: their positions. write: slot of the first. born: phases of their keys; turned: of their queries, by group.
     scale [n, 1]: factors on the rotated queries, None: 1. groups: those whose queries differ, the rows' own first.
     pieces and moves: by group, to be used in the order of the policy's groups. attended: keys that the last row sees.
-    unframed: a whole prompt under one frame, whose keys get their own frames afterwards.
+    unframed: a whole prompt under one frame, whose keys get their own frames afterwards. steps: among which a single
+    token was planned.
     """
 
     rows: np.ndarray
@@ -80,6 +91,16 @@ class Chunk:
     attended: int
     scale: Tensor | None = None
     unframed: bool = False
+    steps: Steps | None = None
+
+    @property
+    def wide(self) -> Wide:
+        """Phases of the one row; groups and moves in their order."""
+        if self.steps is not None:
+            return self.steps.wide(int(self.rows[0]))
+        assert self.born is not None
+        born = by_row(self.born)
+        return Wide(born[0], born, born[:0])
 
 
 class Slots(NamedTuple):
@@ -248,7 +269,30 @@ class Steps:
         attended = sum(hi - lo for ranges in self._seen[step].values() for lo, hi in ranges)
         born = None if self._born is None else self._born[:, one]
         scale = None if self._scale is None else self._scale[one]
-        return Chunk(self._rows[one], slots.of(t), born, turned, met, pieces, moves, attended, scale)
+        write = slots.of(t)
+        return Chunk(self._rows[one], write, born, turned, met, pieces, moves, attended, scale, steps=self)
+
+    def wide(self, t: int) -> Wide:
+        """The phases of one token."""
+        return self._wide[t - self.first]
+
+    @cached_property
+    def _wide(self) -> list[Wide]:
+        assert self._born is not None
+        born = by_row(self._born)
+        turned = np.stack([by_row(self._turned[group], self._scale) for group in self._groups], 1)
+        each = [[phases for _, _, phases in moves] for moves in self._moves]
+        moved = by_row(torch.cat([self._born[:, :0], *(phases for step in each for phases in step)], 1))
+        ends = np.cumsum([sum(phases.shape[1] for phases in step) for step in each])
+        met = [[self._groups.index(group) for group in groups] for groups in self._met]
+        parts = zip(born, turned, met, np.split(moved, ends[:-1]), strict=True)
+        return [Wide(key, queries[groups], keys) for key, queries, groups, keys in parts]
+
+
+def by_row(phases: Phases, scale: Tensor | None = None) -> np.ndarray:
+    """Phases [n, 2, rotary width] in float32, times factors [n, 1]."""
+    found = phases.transpose(0, 1).float()
+    return (found if scale is None else found * scale.float()[..., None]).contiguous().numpy()
 
 
 def _seen(spans: Sequence[Span], row: int) -> Ranges:

@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from backend.inference.chunk_plan import by_row
 from backend.inference.kernels.attention import Partial, Place, attend, merged, rotated, spread, write
 from backend.inference.kernels.compiled import compiled, entry
 from backend.inference.kernels.number import stored, wide
-from backend.inference.kernels.place import by_row, one_past
+from backend.inference.kernels.place import one_past
 from backend.inference.kernels.product import share
 from backend.inference.kernels.rows import rms
 from backend.inference.kernels.team import barrier, in_team, member_number, team_size

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +13,6 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from torch import Tensor
 
-from backend.inference.chunk_plan import Phases
 from backend.inference.kernels.attention import Past, Place
 from backend.inference.kernels.compiled import compiled
 from backend.inference.kv_cache import FramedCache
@@ -83,26 +83,22 @@ def place(cache: FramedCache) -> Place:
     """Where the one row of the cache's chunk stands."""
     chunk = cache.chunk
     assert chunk is not None and chunk.born is not None and len(chunk.rows) == 1
+    wide = chunk.wide
     pieces = [(p.lo, p.hi, index) for index, group in enumerate(chunk.groups) for p in chunk.pieces.get(group, ())]
     moves = [move for group in cache.policy.groups[1:] for move in chunk.moves.get(group, ())]
+    moved = [slot for move in moves for slot in range(move.lo, move.hi)]
     return Place(
         chunk.write,
         np.array(pieces, dtype=np.int64),
-        by_row(chunk.born)[0],
-        by_row(torch.cat([chunk.turned[group] for group in chunk.groups], 1), chunk.scale),
-        np.concatenate([np.arange(0), *(np.arange(move.lo, move.hi) for move in moves)]),
-        by_row(torch.cat([chunk.born[:, :0], *(move.phases for move in moves)], 1)),
+        wide.born,
+        wide.turned,
+        np.array(moved, dtype=np.int64),
+        wide.moved,
     )
 
 
 def _from(counts: list[int]) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(counts)])
-
-
-def by_row(phases: Phases, scale: Tensor | None = None) -> np.ndarray:
-    """Phases as the kernels take them, [n, 2, rotary width] in float32, times factors [n, 1]."""
-    found = phases.transpose(0, 1).float()
-    return (found if scale is None else found * scale.float()[..., None]).numpy()
+    return np.array([*accumulate(counts, initial=0)])
 
 
 @intrinsic

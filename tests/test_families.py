@@ -265,3 +265,14 @@ def test_exactly_the_families_that_can_be_attached_can_run():
 def test_packed_weights_of_other_layers_are_refused(tiny):
     with pytest.raises(ValueError, match="choose bf16"):
         Runner(loaded(tiny("gpt_neox"), "int8"))
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen3", "gpt_neox", "gptj"])
+@pytest.mark.parametrize("name", ["rerope", "leaky rerope", "rerope + window, near limit", "self-extend", "yarn"])
+def test_texts_beyond_the_training_length_equal_the_reference(family: str, name: str, tiny):
+    short = {"n_positions" if family == "gptj" else "max_position_embeddings": 16}
+    expected = reference.logits(tiny(family, **short).double(), IDS, POLICIES[name])
+    close(rows(run(tiny(family, **short).double()), POLICIES[name], IDS, [PROMPT]), expected, 1e-5)
+    found = run(tiny(family, **short))
+    assert (found.fused is not None) == (family in FUSED)
+    close(rows(found, POLICIES[name], IDS, [3, PROMPT]), expected, 5e-5)

@@ -15,6 +15,7 @@ from app.share import flat, settings_of
 from backend.models import adapters
 from backend.models.adapters import LongformSettings
 from backend.models.capabilities import Capabilities
+from backend.positions import policies
 from backend.refused import Refused
 from backend.settings import (
     CAP,
@@ -50,12 +51,6 @@ METHODS: dict[Method, tuple[str, str]] = {
     "sft": ("SFT long", "No target: a model trained on long texts."),
     "sft_ntk": ("PIC-SFT NTK", "No target: a model trained on long texts under NTK compression."),
     "sft_dynamic": ("PIC-SFT dynamic", "No target: a model trained on long texts under dynamic compression."),
-}
-PICS = {
-    "none": ("Plain", "Every distance is what it is."),
-    "naive": ("Naive", "Every position divided by the ratio."),
-    "ntk": ("NTK", "The rotation slowed by the ratio on RoPE's base."),
-    "dynamic": ("Dynamic", "Only the middle is compressed; start and recent tokens keep their distance."),
 }
 ON, OFF, CUSTOM = "on", "off", "number"
 
@@ -352,12 +347,12 @@ def pic_options(can: Capabilities | None) -> list[dict[str, str]]:
     missing = can.unsupported if can else {}
     return [
         {
-            "id": name,
-            "label": label,
-            "hint": hint,
-            "off": "" if name == "none" else missing.get("ntk" if name == "ntk" else "pic", ""),
+            "id": policy.name,
+            "label": policy.label,
+            "hint": policy.summary,
+            "off": missing.get(policy.needs, ""),
         }
-        for name, (label, hint) in PICS.items()
+        for policy in policies
     ]
 
 

@@ -25,7 +25,7 @@ from backend.models.adapters import Adapter
 from backend.models.capabilities import Capabilities
 from backend.models.embedded import BUILDING
 from backend.models.pool import Loaded, Models, out_of_memory
-from backend.positions import policy_of
+from backend.positions import policies, policy_of
 from backend.refused import Refused
 from backend.settings import LIMIT_METHODS, SIGNAL_METHODS, RunSettings, counted
 from backend.signals import SignalContext, prompt_norms
@@ -127,8 +127,7 @@ def _makes_runners() -> Callable[[Loaded], Runner]:
 def _check(settings: RunSettings, capabilities: Capabilities) -> None:
     asked = {
         "model": True,
-        "pic": settings.pic in ("naive", "dynamic"),
-        "ntk": settings.pic == "ntk",
+        policies[settings.pic].needs: True,
         "window": settings.window is not None,
         "signals": settings.method in SIGNAL_METHODS,
     }

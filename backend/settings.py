@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from backend.positions import policies
 
 Method = Literal[
     "none",
@@ -22,7 +24,10 @@ Method = Literal[
     "sft_dynamic",
 ]
 Unit = Literal["tokens", "words", "characters"]
-Pic = Literal["none", "naive", "ntk", "dynamic"]
+if TYPE_CHECKING:
+    Pic = str
+else:
+    Pic = Literal[tuple(policies.names())]
 Precision = Literal["bf16", "fp32", "int8", "int4", "4bit"]
 
 SIGNAL_METHODS: tuple[Method, ...] = ("ldpe", "orpe", "lrpe", "pre", "mnt_ldpe", "mnt_orpe")
@@ -102,7 +107,7 @@ class RunSettings(BaseModel):
         CAP, ge=1, le=MAX_NEW_TOKENS, description="hard cap on generated tokens, always on; follows the target if unset"
     )
 
-    pic: Pic = Field("none", description="position-id compression policy (004)")
+    pic: Pic = Field("none", description="position policy")
     ratio: float = Field(
         1.0, ge=0.05, le=1024, allow_inf_nan=False, description="compression ratio s (NTK: factor on the RoPE base)"
     )

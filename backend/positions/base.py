@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from backend.positions.rope import Rope
+
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
-
-    from backend.positions.rope import Rope
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -37,15 +37,17 @@ class Span(NamedTuple):
 class PositionPolicy:
     """Every token where it stands; a policy overrides what it bends.
 
-    name: in settings, links and traces. label, summary: for the page. paper: what to read. order: among the others.
+    name: in settings, links and traces. label, summary: for the page; title: the label where it stands alone. paper:
+    what to read. order: among the others.
     needs: the key of `Capabilities.unsupported` under which a model says that it cannot do this.
     groups: in the order in which a key passes through them.
     window, sinks: all that later queries see are the last `window` tokens and the first `sinks`; None: every key.
-    limit: the largest perceived distance.
+    limitable: whether a Λ window may limit its distances; one that bounds them itself is only masked.
     """
 
     name: str
     label: str
+    title: str = ""
     summary: str
     paper: str = ""
     order: int = 100
@@ -53,13 +55,22 @@ class PositionPolicy:
     groups: tuple[str, ...] = ("near",)
     window: int | None = None
     sinks: int = 0
-    limit: float = math.inf
+    limitable: bool = True
+
+    @property
+    def limit(self) -> float:
+        """The largest perceived distance."""
+        return math.inf
+
+    @classmethod
+    def heeds(cls) -> list[str]:
+        """Names of the settings that steer it."""
+        return [field.name for field in fields(cls)]  # type: ignore[arg-type]
 
     @classmethod
     def of(cls, settings: Any) -> Self:
         """The policy with the settings that it heeds, those that there are."""
-        names = [field.name for field in fields(cls) if hasattr(settings, field.name)]  # type: ignore[arg-type]
-        return cls(**{name: getattr(settings, name) for name in names})
+        return cls(**{name: getattr(settings, name) for name in cls.heeds() if hasattr(settings, name)})
 
     def beside(self, sinks: int) -> PositionPolicy:
         """The same where a Λ window always shows so many first tokens."""
@@ -67,7 +78,7 @@ class PositionPolicy:
 
     def spans(self, t: IntArray) -> list[Span]:
         """What queries t [n] see: disjoint spans in the order of the keys, as many for every t. Bounds never fall with
-        t, and key frames never fall within a span."""
+        t, and where distances may be limited, key frames never fall within a span."""
         return [Span(np.zeros_like(t), t + 1, self.groups[0])]
 
     def query_frame(self, t: IntArray, group: str) -> FloatArray:
@@ -85,8 +96,6 @@ class PositionPolicy:
 
     def rope(self, config: PreTrainedConfig) -> Rope:
         """The rotation, of a model's config. Raises ValueError for rope types that cannot keep keys."""
-        from backend.positions.rope import Rope
-
         return Rope.of(config)
 
     def logit_scale(self, t: IntArray, trained: int) -> FloatArray | None:

@@ -30,6 +30,7 @@ class DynamicPic(PositionPolicy):
 
     name = "dynamic"
     label = "Dynamic"
+    title = "Dynamic PIC"
     summary = "Only the middle is compressed; start and recent tokens keep their distance."
     paper = "PIC, eq. 9"
     order = 3

@@ -10,12 +10,11 @@ import numpy as np
 
 from backend.positions.base import FloatArray, IntArray, PositionPolicy, Span
 from backend.positions.plain import Plain
+from backend.positions.rope import Rope
 from backend.refused import Refused
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
-
-    from backend.positions.rope import Rope
 
 CLIPPED = "clipped"
 

@@ -17,6 +17,7 @@ class NaivePic(PositionPolicy):
 
     name = "naive"
     label = "Naive"
+    title = "Naive PIC"
     summary = "Every position divided by the ratio."
     paper = "PIC, eq. 7"
     order = 1

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from backend.positions.base import PositionPolicy
+from backend.positions.rope import Rope
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
-
-    from backend.positions.rope import Rope
 
 
 @dataclass(frozen=True)
@@ -21,14 +20,13 @@ class NtkPic(PositionPolicy):
 
     name = "ntk"
     label = "NTK"
+    title = "NTK PIC"
     summary = "The rotation slowed by the ratio on RoPE's base."
     paper = "PIC, eq. 8"
     order = 2
     needs = "ntk"
 
     def rope(self, config: PreTrainedConfig) -> Rope:
-        from backend.positions.rope import Rope
-
         return Rope.of(config, self.ratio)
 
     def describe(self, tokens: int) -> str:

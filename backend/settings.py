@@ -109,11 +109,12 @@ class RunSettings(BaseModel):
 
     pic: Pic = Field("none", description="position policy")
     ratio: float = Field(
-        1.0, ge=0.05, le=1024, allow_inf_nan=False, description="compression ratio s (NTK: factor on the RoPE base)"
-    )
+        1.0, ge=0.05, le=1024, allow_inf_nan=False,
+        description="compression ratio s (NTK: factor on the RoPE base; Self-Extend: tokens of a group)",
+    )  # fmt: skip
     initial: int = Field(4, ge=0, le=100_000, description="dynamic PIC: uncompressed tokens at the start")
     recent: int = Field(
-        200, ge=1, le=100_000, description="dynamic PIC: uncompressed tokens at the end, the current one included"
+        200, ge=1, le=100_000, description="tokens at the end that keep their distances, the current one included"
     )
     reading: Literal["contiguous", "literal"] = Field("contiguous", description="reading of 004 eq. 9")
     prefill: Literal["row_exact", "paper"] = Field(

@@ -141,10 +141,11 @@ class Planner:
         if self.rope is None:
             return None, {}
         own = self.policy.key_frame(rows, self.policy.groups[0])
-        frames = [own, *(self.policy.query_frame(rows, group) for group in groups)]
-        each = self.phases(np.concatenate(frames)).split(len(rows), 1)
-        same = [np.array_equal(own, frame) for frame in frames]
-        return each[0], {group: each[0 if same[i] else i] for i, group in enumerate(groups, 1)}
+        queries = {group: self.policy.query_frame(rows, group) for group in groups}
+        others = {group: frames for group, frames in queries.items() if not np.array_equal(own, frames)}
+        born, *turned = self.phases(np.concatenate([own, *others.values()])).split(len(rows), 1)
+        found = dict(zip(others, turned, strict=True))
+        return born, {group: found.get(group, born) for group in groups}
 
     def scale(self, rows: np.ndarray) -> Tensor | None:
         """Factors on the rows' queries [n, 1]."""

@@ -373,4 +373,3 @@ def _advice(error: Exception, tokens: int) -> str:
         return str(error)
     what = f"{type(error).__name__}: {error}".splitlines()[0].rstrip(".: ")
     return f"The run failed after {written} ({what}): try again, or change the settings."
-

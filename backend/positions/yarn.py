@@ -38,7 +38,8 @@ class Yarn(PositionPolicy):
     def rope(self, config: PreTrainedConfig) -> Rope:
         own = Rope.of(config)
         low, high = max(math.floor(own.turning(FAST)), 0), min(math.ceil(own.turning(SLOW)), own.width - 1)
-        ramp = (torch.arange(len(own.inv_freq)) - low) / (high - low or 0.001)
+        # The type is always named: while another thread loads a model, the default is that model's.
+        ramp = (torch.arange(len(own.inv_freq), dtype=torch.float32) - low) / (high - low or 0.001)
         left = 1 - ramp.clamp(0, 1)
         return replace(
             own,

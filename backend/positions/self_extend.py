@@ -6,6 +6,7 @@ tokens, with W the recent ones.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,7 +36,9 @@ class SelfExtend(PositionPolicy):
 
     def query_frame(self, t: IntArray, group: str) -> FloatArray:
         frame = np.asarray(t, dtype=np.float64)
-        return np.floor(frame / self.ratio) + self.recent - self.recent // self.ratio if group == GROUPED else frame
+        # Not //, which is off by one where a ratio is no binary fraction: 1 // 0.05 is 19.
+        ahead = self.recent - math.floor(self.recent / self.ratio)
+        return np.floor(frame / self.ratio) + ahead if group == GROUPED else frame
 
     def key_frame(self, j: IntArray, group: str) -> FloatArray:
         frame = np.asarray(j, dtype=np.float64)

@@ -13,7 +13,8 @@ from pydantic import ValidationError
 
 from app import live, text
 from app.charts import shown
-from app.charts.base import encode, signed
+from app.charts.base import encode
+from app.charts.drawing import signed
 from app.frames import Frame
 from app.runs import PERIOD, Run, batches, merged
 from app.series import PastRun, RunSeries

@@ -116,8 +116,8 @@ class RunSeries:
 
     @property
     def label(self) -> str:
-        """Name and words."""
-        return " · ".join(filter(None, (self.name, self.words)))
+        """Name and words, as tables and sentences call it."""
+        return " · ".join(filter(None, (self.name, self.words))) or "this run"
 
     @property
     def read(self) -> int:

@@ -210,7 +210,7 @@ def test_one_file_adds_a_chart(tmp_path, monkeypatch):
         assert "<h3>A toy</h3>" in part["props"]["html_template"]
         view = View(RunSettings(prompt="p"))
         view.add([step(1), step(2)])
-        assert "0.01, at token 1" in json.loads(view.frame().parts["toy"])["summary"]
+        assert json.loads(view.frame().parts["toy"])["summary"] == "This run at most 0.01, at token 1."
     finally:
         sys.modules.pop("app.charts.toy", None)
 

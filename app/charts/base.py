@@ -50,7 +50,7 @@ class LiveChart(ABC):
         """The chart of one run without a name, or of several with one each, of which any may have no step yet."""
 
     def follows(self, run: RunSeries) -> bool:
-        """Whether it shows the run itself while that is written; otherwise it stays with the settings of the form."""
+        """Whether it shows the one run of a tab while that is written, or stays with the settings of the form."""
         return not self.preview
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from app.charts.base import Chart, of_texts
+from app.charts.base import Chart, alone, of_texts
 from app.charts.palette import SERIES_COLOURS
 from app.series import RunSeries, sample
 
@@ -102,7 +102,8 @@ def together(
     if not data:
         doing, done = ("text is read", "read") if of_texts(runs) else ("models write", "generated")
         return empty(layout, f"appears while the {doing}", f"Nothing has been {done} yet.", columns)
-    legend(layout, data)
+    if not alone(runs):
+        legend(layout, data)
     summary = "; ".join(words(*row) for row in rows) + "."
     return Chart(data, layout, summary[0].upper() + summary[1:], columns, rows)
 

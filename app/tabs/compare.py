@@ -135,7 +135,7 @@ def _follow_form(
     )
     gr.on(
         [part.change for part in [choice.model, cap, *inputs[len(COMMON) :]]],
-        _previewing,
+        _previewer(previews),
         inputs,
         previews,
         trigger_mode="always_last",
@@ -288,13 +288,17 @@ def _left_alone(method: Method, name: str) -> dict[str, int]:
     return {"initial": found.initial, "recent": found.recent} if found else {"recent": 64}
 
 
-def _previewing(*values: Any) -> Any:
-    chosen = [*values]
-    chosen[COMMON.index("prompt")] = "…"
-    try:
-        return charts.previews(PLACE, [view.series for view in _views(_settings(chosen))])
-    except ValueError:
-        return gr.skip()
+def _previewer(previews: Sequence[gr.HTML]) -> Callable[..., Any]:
+    def preview(*values: Any) -> Any:
+        chosen = [*values]
+        chosen[COMMON.index("prompt")] = "…"
+        try:
+            runs = [view.series for view in _views(_settings(chosen))]
+        except ValueError:
+            return gr.skip()
+        return dict(zip(previews, charts.previews(PLACE, runs), strict=True))
+
+    return preview
 
 
 def describe(settings: RunSettings) -> str:

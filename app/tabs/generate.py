@@ -75,7 +75,7 @@ def build(lab: Any, runs: Runs, adapters: Adapters, store: Store, opens: Callabl
     _veiling(parts, runs, first)
     gr.on(
         [part.change for part in form.policy],
-        _previewer(form),
+        _previewer(form, parts.previews),
         form.inputs,
         parts.previews,
         queue=False,
@@ -259,13 +259,14 @@ def near_target(series: RunSeries) -> int:
     return min(goal, series.target[-1] or MAX_TARGET)
 
 
-def _previewer(form: Form) -> Callable[..., Any]:
+def _previewer(form: Form, previews: Sequence[gr.HTML]) -> Callable[..., Any]:
     def preview(*values: Any) -> Any:
         chosen = dict(zip(form.parts, values, strict=True))
         # An empty prompt is no reason to hide what the policy does.
         chosen["prompt"] = (chosen["prompt"] or "").strip() or "…"
         try:
-            return charts.previews(PLACE, [RunSeries(form.settings(list(chosen.values())))])
+            run = RunSeries(form.settings(list(chosen.values())))
+            return dict(zip(previews, charts.previews(PLACE, [run]), strict=True))
         except ValueError:
             return gr.skip()
 

@@ -16,10 +16,14 @@ from torch import Tensor
 from backend.inference import chunks
 from backend.inference.beginnings import Beginning, Seen
 from backend.inference.control import Control
+from backend.inference.embedding import SignalContext
 from backend.inference.kv_cache import FramedCache, Stopped
 from backend.inference.landing import Landing
 from backend.inference.probes import Probe
 from backend.inference.scheduler import Asks, Read
+from backend.inference.signal import prompt_norms
+from backend.methods import methods
+from backend.methods.signal import SignalMethod
 from backend.models import adapters
 from backend.models.adapters import Adapter
 from backend.models.capabilities import Capabilities
@@ -27,8 +31,7 @@ from backend.models.embedded import BUILDING
 from backend.models.pool import Loaded, Models, out_of_memory
 from backend.positions import Policy
 from backend.refused import Refused
-from backend.settings import LIMIT_METHODS, SIGNAL_METHODS, RunSettings, counted
-from backend.signals import SignalContext, prompt_norms
+from backend.settings import RunSettings, counted
 from backend.steps import Finish, Logits, Reading, Reason, Step
 from backend.text.prompt import Prompt, TextStream, end_ids, prompt
 from backend.text.sampling import Choice, Chooser
@@ -70,7 +73,7 @@ class Lab:
         """
         loaded, adapter = self._prepared(settings)
         asked, ends = prompt(settings, loaded.tokenizer), end_ids(loaded)
-        if not ends and (settings.method == "exp_decay" or (settings.landing and settings.steered)):
+        if not ends and (methods[settings.method].writes_end or (settings.landing and settings.steered)):
             raise Refused(
                 "the model's files name no token that ends a response, which the decay and landing write: "
                 "choose another method and no landing, or name one as eos_token_id in its generation_config.json"
@@ -88,7 +91,7 @@ class Lab:
         if adapter is not None and adapter.settings is not None:
             norms = prompt_norms(adapter.settings.scale, loaded.model.get_input_embeddings().weight, [ids])
             run.signal = SignalContext(adapter.settings, [len(ids)], [run.goal(run.wanted()) or 1], norms=norms)
-        if settings.landing and settings.steered and settings.method not in LIMIT_METHODS:
+        if settings.lands:
             run.landing = Landing(
                 loaded.tokenizer, run.chooser.ends, settings.landing, settings.seed, settings.goal_unit,
                 settings.max_new_tokens, lambda: run.control.stopped,
@@ -130,7 +133,7 @@ def _check(settings: RunSettings, capabilities: Capabilities) -> None:
         "pic": settings.pic in ("naive", "dynamic"),
         "ntk": settings.pic == "ntk",
         "window": settings.window is not None,
-        "signals": settings.method in SIGNAL_METHODS,
+        "signals": isinstance(methods[settings.method], SignalMethod),
     }
     for control, reason in capabilities.unsupported.items():
         if asked.get(control):

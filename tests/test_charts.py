@@ -16,7 +16,7 @@ import pytest
 
 from app import charts, live, page, presets
 from app.charts import live_charts, shown
-from app.charts.base import Chart, LiveChart, encode, figure
+from app.charts.base import Chart, LiveChart, Tab, encode, figure
 from app.charts.drawing import room
 from app.charts.palette import PALETTES, resolve
 from app.charts.states import table
@@ -190,12 +190,13 @@ def test_a_colour_may_be_seen_through():
 
 
 def test_each_tab_shows_its_charts_in_order():
-    names = {tab: [chart.name for chart in shown(tab)] for tab in RUNS}
-    assert names == {
+    ordered: dict[Tab, list[str]] = {
         "generate": ["length", "entropy", "logits", "states", "positions", "mask"],
         "compare": ["length", "p_eos", "entropy", "logits", "states", "positions"],
         "long": ["loglikelihood", "entropy", "logits", "states", "throughput", "cache_memory"],
     }
+    for tab, names in ordered.items():
+        assert [chart.name for chart in shown(tab) if chart.name in names] == names
 
 
 def test_one_file_adds_a_chart(tmp_path, monkeypatch):

@@ -25,13 +25,13 @@ from backend.inference import chunks
 from backend.inference.control import Control
 from backend.inference.kv_cache import FramedCache
 from backend.inference.model_runner import Runner, runner
+from backend.methods.signal import SignalSettings
 from backend.models import adapters
 from backend.models import embedded as embedded_files
 from backend.models.pool import Loaded, Models
 from backend.positions import Policy
 from backend.refused import Refused
 from backend.settings import RunSettings, Watch
-from backend.signals import SignalSettings
 from backend.steps import Finish, Step
 from backend.text.prompt import TextStream, token_ids
 

@@ -16,14 +16,15 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, DynamicCache, GPT2Config, PreTrainedModel
 
 from backend import Lab
+from backend.inference.embedding import SignalContext
 from backend.inference.families import FAMILIES as ATTACHED
 from backend.inference.families import attach
 from backend.inference.model_runner import Runner
+from backend.methods.signal import SignalSettings
 from backend.models.capabilities import ALIBI_FAMILIES, ROPE_FAMILIES
 from backend.models.pool import Models
 from backend.positions import Policy
 from backend.settings import RunSettings
-from backend.signals import SignalContext, SignalSettings
 
 BIT_EQUAL = ("llama", "mistral", "qwen2", "qwen3", "gpt_neox")
 FUSED = ("llama", "qwen2", "qwen3")

@@ -19,14 +19,15 @@ from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from backend.__main__ import main
 from backend.evaluation.length import prompts
+from backend.inference.embedding import SignalContext, signalling
+from backend.inference.embedding import attach as attach_signal
 from backend.inference.model_runner import Runner
+from backend.inference.signal import signal_rows
 from backend.models.adapters import Adapter
 from backend.models.capabilities import describe
 from backend.models.pool import Loaded
 from backend.positions import Policy
 from backend.record import jsonlines
-from backend.signals import SignalContext, signal_rows, signalling
-from backend.signals import attach as attach_signal
 from backend.splits import prompts as split_prompts
 from backend.training import distill as distilling
 from backend.training import train as training

@@ -23,8 +23,11 @@ from lm_eval import simple_evaluate
 from lm_eval.api.task import ConfigurableTask
 from lm_eval.models.huggingface import HFLM
 
+from backend.inference.embedding import SignalContext
 from backend.inference.kv_cache import FramedCache
 from backend.inference.model_runner import runner
+from backend.inference.signal import prompt_norms
+from backend.methods.signal import SignalSettings
 from backend.models import adapters
 from backend.models.adapters import Adapter
 from backend.models.pool import Loaded, Models
@@ -34,7 +37,6 @@ from backend.record.provenance import provenance
 from backend.record.results import counted
 from backend.refused import Refused
 from backend.settings import Method
-from backend.signals import SignalContext, SignalSettings, prompt_norms
 from backend.training.data import SUMMARISE
 
 SUMMARIES = "summaries"

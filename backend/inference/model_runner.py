@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 from backend.inference.attention import Frame, framed
 from backend.inference.beginnings import Beginnings
 from backend.inference.chunks import FIRST_CHUNK
+from backend.inference.embedding import SignalContext, add_signal
 from backend.inference.families import attach
 from backend.inference.fused_llama import Fused, fits
 from backend.inference.kv_cache import SLACK, FramedCache, Shape
@@ -26,7 +27,6 @@ from backend.models.lora import Lora
 from backend.models.pool import Loaded
 from backend.positions import Policy, Rope
 from backend.refused import Refused
-from backend.signals import SignalContext, add_signal
 
 
 class Runner:

@@ -6,7 +6,7 @@ from app.charts.base import LiveChart, Tab, encode
 from app.series import RunSeries
 from backend.registry import Registry
 
-live_charts: Registry[LiveChart] = Registry(__name__, LiveChart)  # type: ignore[type-abstract]
+live_charts: Registry[LiveChart] = Registry(__name__, LiveChart)
 # What stands before a chart's name where it is shown on a tab.
 PREFIXES: dict[Tab, str] = {"generate": "", "compare": "c-", "long": "l-"}
 

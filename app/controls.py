@@ -16,6 +16,7 @@ from backend.methods import methods
 from backend.models import adapters
 from backend.models.adapters import LongformSettings
 from backend.models.capabilities import Capabilities
+from backend.positions import policies
 from backend.refused import Refused
 from backend.settings import (
     CAP,
@@ -33,12 +34,6 @@ PROMPTS = {
     "A short story": "Write a short story about a lighthouse keeper who collects clouds.",
     "Bicycles": "Explain to a child how a bicycle stays upright.",
     "Five tips": "List five ways to save water at home, with one sentence for each.",
-}
-PICS = {
-    "none": ("Plain", "Every distance is what it is."),
-    "naive": ("Naive", "Every position divided by the ratio."),
-    "ntk": ("NTK", "The rotation slowed by the ratio on RoPE's base."),
-    "dynamic": ("Dynamic", "Only the middle is compressed; start and recent tokens keep their distance."),
 }
 ON, OFF, CUSTOM = "on", "off", "number"
 
@@ -335,12 +330,12 @@ def pic_options(can: Capabilities | None) -> list[dict[str, str]]:
     missing = can.unsupported if can else {}
     return [
         {
-            "id": name,
-            "label": label,
-            "hint": hint,
-            "off": "" if name == "none" else missing.get("ntk" if name == "ntk" else "pic", ""),
+            "id": policy.name,
+            "label": policy.label,
+            "hint": policy.summary,
+            "off": missing.get(policy.needs, ""),
         }
-        for name, (label, hint) in PICS.items()
+        for policy in policies
     ]
 
 

@@ -29,7 +29,7 @@ from backend.models.adapters import Adapter
 from backend.models.capabilities import Capabilities
 from backend.models.embedded import BUILDING
 from backend.models.pool import Loaded, Models, out_of_memory
-from backend.positions import Policy
+from backend.positions import policies, policy_of
 from backend.refused import Refused
 from backend.settings import RunSettings, counted
 from backend.steps import Finish, Logits, Reading, Reason, Step
@@ -99,7 +99,7 @@ class Lab:
         # Each try of a landing goes on from a copy of the cache.
         caches = 1 + (settings.landing if run.landing else 0)
         room = len(ids) + settings.max_new_tokens
-        needed = caches * run.runner.cache_bytes(Policy.of(settings), room)
+        needed = caches * run.runner.cache_bytes(policy_of(settings), room)
         yield from run.runner.scheduler.stream(run.asks(), needed)
 
     def _prepared(self, settings: RunSettings) -> tuple[Loaded, Adapter | None]:
@@ -130,8 +130,7 @@ def _makes_runners() -> Callable[[Loaded], Runner]:
 def _check(settings: RunSettings, capabilities: Capabilities) -> None:
     asked = {
         "model": True,
-        "pic": settings.pic in ("naive", "dynamic"),
-        "ntk": settings.pic == "ntk",
+        policies[settings.pic].needs: True,
         "window": settings.window is not None,
         "signals": isinstance(methods[settings.method], SignalMethod),
     }
@@ -176,7 +175,7 @@ class _Run:
 
     def _written(self) -> Asks:
         settings = self.settings
-        cache = self.cache = self.runner.cache(Policy.of(settings), len(self.ids) + settings.max_new_tokens)
+        cache = self.cache = self.runner.cache(policy_of(settings), len(self.ids) + settings.max_new_tokens)
         probing = settings.watch.enabled and "probes" not in self.runner.capabilities.unsupported
         probe = self.runner.probe(settings.watch) if probing else None
         cache.stopped = lambda: self.control.stopped
@@ -305,7 +304,7 @@ class _Run:
             p_eos=choice.p_end,
             spread=choice.spread,
             context=cache.length,
-            attended=attended_keys(cache),
+            attended=cache.attended,
             goal=goal,
             remaining=None if goal is None else goal - len(self.text.tokens),
             seconds=time.perf_counter() - self.prefilled,
@@ -377,8 +376,3 @@ def _advice(error: Exception, tokens: int) -> str:
         return str(error)
     what = f"{type(error).__name__}: {error}".splitlines()[0].rstrip(".: ")
     return f"The run failed after {written} ({what}): try again, or change the settings."
-
-
-def attended_keys(cache: FramedCache) -> int:
-    """Keys the last query read saw."""
-    return sum(max(0, int(hi) - int(lo)) for lo, hi, _ in cache.policy.segments(cache.length - 1))

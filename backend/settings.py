@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from backend.methods import LengthMethod, methods
+from backend.positions import policies
 
 if TYPE_CHECKING:
     Method = str
+    Pic = str
 else:
-    # What the folder of methods holds, so that the schemas of page, terminal and API name each of them.
+    # What the folders hold, so that the schemas of page, terminal and API name each of them.
     Method = Literal[tuple(methods.names())]
+    Pic = Literal[tuple(policies.names())]
 Unit = Literal["tokens", "words", "characters"]
-Pic = Literal["none", "naive", "ntk", "dynamic"]
 Precision = Literal["bf16", "fp32", "int8", "int4", "4bit"]
 
 MAX_PROMPT_CHARS = 400_000
@@ -88,13 +90,14 @@ class RunSettings(BaseModel):
         CAP, ge=1, le=MAX_NEW_TOKENS, description="hard cap on generated tokens, always on; follows the target if unset"
     )
 
-    pic: Pic = Field("none", description="position-id compression policy (004)")
+    pic: Pic = Field("none", description="position policy")
     ratio: float = Field(
-        1.0, ge=0.05, le=1024, allow_inf_nan=False, description="compression ratio s (NTK: factor on the RoPE base)"
-    )
+        1.0, ge=0.05, le=1024, allow_inf_nan=False,
+        description="compression ratio s (NTK: factor on the RoPE base; Self-Extend: tokens of a group)",
+    )  # fmt: skip
     initial: int = Field(4, ge=0, le=100_000, description="dynamic PIC: uncompressed tokens at the start")
     recent: int = Field(
-        200, ge=1, le=100_000, description="dynamic PIC: uncompressed tokens at the end, the current one included"
+        200, ge=1, le=100_000, description="tokens at the end that keep their distances, the current one included"
     )
     reading: Literal["contiguous", "literal"] = Field("contiguous", description="reading of 004 eq. 9")
     prefill: Literal["row_exact", "paper"] = Field(

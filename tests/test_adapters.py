@@ -15,7 +15,7 @@ from backend.methods.signal import SignalSettings
 from backend.models import adapters, embedded
 from backend.models.adapters import Adapter, AdapterError, available, find, save
 from backend.models.embedded import sha256
-from backend.positions import Policy
+from backend.positions import Plain
 
 LDPE = SignalSettings("ldpe", gain=0.25, constant=0.0123, lengths=(10, 200))
 MNT = SignalSettings("orpe", gain=1.0, constant=0.05, lengths=(5, 900), mnt=MntSettings(0.1, 100.0, 300))
@@ -78,7 +78,7 @@ def test_a_lora_of_the_embedded_model(models, root):
     saved.check_width(576)
     loaded, plain = models.load("embedded", "bf16", saved.path), models.load("embedded", "bf16")
     ids = torch.arange(100, 120)
-    read = [runner(each).read(ids, runner(each).cache(Policy())) for each in (loaded, plain)]
+    read = [runner(each).read(ids, runner(each).cache(Plain())) for each in (loaded, plain)]
     assert not torch.equal(*read)
     assert models.load("embedded", "bf16") is plain and loaded.model is plain.model
 

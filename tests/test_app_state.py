@@ -31,6 +31,7 @@ from backend.inference.control import Control
 from backend.methods import methods
 from backend.models.adapters import AdapterError, available
 from backend.models.pool import ModelError, Models
+from backend.positions import policies
 from backend.record.schema import StepRecord
 from backend.record.trace import TraceError
 from backend.refused import Refused
@@ -47,7 +48,7 @@ SETTINGS = st.builds(
     unit=st.sampled_from(["tokens", "words", "characters"]),
     landing=st.integers(0, 32),
     max_new_tokens=st.integers(1, 4096),
-    pic=st.sampled_from(list(controls.PICS)),
+    pic=st.sampled_from(policies.names()),
     ratio=st.floats(0.1, 64),
     recent=st.integers(1, 4096),
     window=st.none() | st.integers(1, 16384),

@@ -51,7 +51,7 @@ def test_the_choices_of_a_question_share_its_reading(embedded_fp32, monkeypatch)
 
 def test_an_adapter_for_long_texts_is_read_plainly_and_as_trained(models):
     tuned = [adapters.find(method, "embedded") for method in ("sft", "sft_ntk", "sft_dynamic")]
-    kinds = {name: (case.policy.kind, case.signal) for name, case in _cases(models, "embedded", tuned)}
+    kinds = {name: (case.policy.name, case.signal) for name, case in _cases(models, "embedded", tuned)}
     assert kinds == {
         "the model itself": ("none", None),
         "sft, read plainly": ("none", None),

@@ -12,7 +12,7 @@ from app.charts import drawing
 from app.charts.base import Chart, LiveChart, alone, of_texts
 from app.charts.palette import SERIES_COLOURS
 from app.series import RunSeries
-from backend.positions.policy import Policy
+from backend.positions import policy_of
 from backend.steps import Logits
 
 OF_SEVERAL = "Mean score of one head by perceived distance"
@@ -57,7 +57,7 @@ def _alone(run: RunSeries) -> Chart:
     if run.finish is None:
         low, high = run.extremes
         drawing.grows(layout["yaxis"], 10 * math.floor(low / 10), 10 * math.ceil(high / 10))
-    cap = Policy.of(run.settings).limit
+    cap = policy_of(run.settings).limit
     drawing.distance_axis(layout, max([float(x.max()), run.training_length or 1, cap if math.isfinite(cap) else 1]))
     _mark_training(layout, run)
     if math.isfinite(cap):
@@ -77,7 +77,7 @@ def _together(runs: Sequence[RunSeries]) -> Chart:
     layout = drawing.axes("perceived distance in tokens", "logit")
     data, rows = drawing.overlaid(runs, _mean)
     for colour, run in zip(SERIES_COLOURS, runs, strict=False):
-        cap = Policy.of(run.settings).limit
+        cap = policy_of(run.settings).limit
         if run.to_read and run.logits is not None and math.isfinite(cap):
             drawing.mark_x(layout, cap, colour, f"cap {cap:,.0f}", log=True, y=0.06)
     trained = runs[0].training_length if runs else None

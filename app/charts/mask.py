@@ -11,7 +11,7 @@ from app.charts.base import Chart, LiveChart
 from app.charts.palette import PLACE_SCALE
 from app.charts.positions import context_length
 from app.series import RunSeries, sample
-from backend.positions.policy import Policy
+from backend.positions import policy_of
 
 MASK_CELLS = 72
 
@@ -27,7 +27,7 @@ class Mask(LiveChart):
 
     def draw(self, runs: Sequence[RunSeries]) -> Chart:
         run = runs[0]
-        policy, tokens = Policy.of(run.settings), context_length(run)
+        policy, tokens = policy_of(run.settings), context_length(run)
         at = np.unique(np.linspace(0, tokens - 1, min(MASK_CELLS, tokens)).astype(np.int64))
         distance = np.where(at[None, :] <= at[:, None], policy.distance(at, at), np.nan)
         seen = ~np.isnan(distance)

@@ -22,6 +22,7 @@ from app.view import View, ended_words, ending, follow_all, sentence
 from backend.inference.control import Control
 from backend.methods import methods
 from backend.models.capabilities import Capabilities
+from backend.positions import policies
 from backend.refused import Refused
 from backend.settings import (
     MAX_LANDING,
@@ -308,9 +309,11 @@ def describe(settings: RunSettings) -> str:
         words = [f"{words[0]} {goal}"]
         if settings.lands:
             words.append(f"landing {settings.landing}")
-    if settings.pic != "none" and settings.ratio != 1:
-        kept = f", recent {settings.recent:,}" if settings.pic == "dynamic" else ""
-        words.append(f"{controls.PICS[settings.pic][0]} × {settings.ratio:g}{kept}")
+    policy = policies[settings.pic]
+    if policy.name != "none" and not ("ratio" in policy.heeds() and settings.ratio == 1):
+        ratio = f" × {settings.ratio:g}" if "ratio" in policy.heeds() else ""
+        kept = f", recent {settings.recent:,}" if "recent" in policy.heeds() else ""
+        words.append(f"{policy.label}{ratio}{kept}")
     if settings.window is not None:
         words.append(f"Λ {settings.window:,}")
     return ", ".join(words) or "plain"

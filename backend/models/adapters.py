@@ -21,7 +21,7 @@ from safetensors import SafetensorError, safe_open
 from backend.methods import methods
 from backend.methods.signal import SignalMethod, SignalSettings
 from backend.models.embedded import HUB_COPY, named, sha256
-from backend.positions import Policy
+from backend.positions import PositionPolicy, policies
 from backend.refused import Refused
 from backend.settings import Method
 
@@ -35,7 +35,7 @@ class AdapterError(Refused):
 
 @dataclass(frozen=True, slots=True)
 class LongformSettings:
-    """The positions under which an adapter for long texts was trained (004 §3.2): kind and numbers of a `Policy`."""
+    """The positions under which an adapter for long texts was trained (004 §3.2): kind and numbers of a policy."""
 
     kind: Literal["none", "ntk", "dynamic"]
     ratio: float
@@ -43,9 +43,9 @@ class LongformSettings:
     recent: int
 
     @property
-    def policy(self) -> Policy:
+    def policy(self) -> PositionPolicy:
         """The same as a policy; without Λ."""
-        return Policy(kind=self.kind, ratio=self.ratio, initial=self.initial, recent=self.recent)
+        return policies[self.kind].of(self)
 
 
 class _SignalFile(BaseModel):

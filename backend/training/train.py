@@ -34,7 +34,6 @@ from backend.methods.signal import SignalMethod, SignalSettings
 from backend.models import adapters
 from backend.models.adapters import Adapter
 from backend.models.pool import Loaded
-from backend.positions import Rope
 from backend.record import jsonlines
 from backend.record.provenance import provenance
 from backend.refused import Refused
@@ -282,7 +281,7 @@ class _Run:
         if self.longform is None:
             return nullcontext()
         policy = self.longform.policy
-        rope = Rope.of(self.loaded.model.config, policy.base_factor)
+        rope = policy.rope(self.loaded.model.config)
         return framed(Segmented(policy, rope, self.settings.segment))
 
     def _rows(self, rows: Rows, width: int, share: float) -> Tensor:

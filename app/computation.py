@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from math import exp
 from typing import Any
 
-from app import charts
-from app.charts import Chart
+from app.charts import drawing
+from app.charts.base import Chart
+from app.charts.palette import SERIES_COLOURS
 from app.results import Figure
 from backend.evaluation.computation import curves, whole
 from backend.evaluation.markdown import figure
@@ -16,18 +17,18 @@ from backend.evaluation.markdown import figure
 def figures(result: Mapping[str, Any]) -> list[Figure]:
     """Perplexity over operations, a line for each attention and a point for each window."""
     read = whole(result["rows"])
-    layout = charts.axes("billions of operations a token", "perplexity")
+    layout = drawing.axes("billions of operations a token", "perplexity")
     layout["xaxis"] |= {"type": "log", "tickvals": [0.25, 0.5, 1, 2], "ticktext": ["0.25", "0.5", "1", "2"]}
     rows, data = [], []
-    for colour, (name, points) in zip(charts.SERIES_COLOURS, curves(read).items(), strict=False):
+    for colour, (name, points) in zip(SERIES_COLOURS, curves(read).items(), strict=False):
         cost = [round(operations / 1e9, 4) for operations, _ in points.values()]
         found = [round(exp(nats), 2) for _, nats in points.values()]
-        data.append(charts.line(cost, found, colour, name, mode="lines+markers", hover="%{y:.1f}"))
+        data.append(drawing.line(cost, found, colour, name, mode="lines+markers", hover="%{y:.1f}"))
         rows += [
             [name, f"{window:,}", figure(operations), figure(perplexity)]
             for window, operations, perplexity in zip(points, cost, found, strict=True)
         ]
-    charts.legend(layout, data)
+    drawing.legend(layout, data)
     texts = len({row["document"] for row in read})
     words = f"Tokens {result['first']:,} to {result['stop']:,} of {texts} texts; intervals stand in the table."
     columns = ("attention", "window", "billions of operations a token", "perplexity")

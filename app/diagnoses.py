@@ -9,10 +9,14 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel
 
-from app import charts, passages
-from app.charts import Chart
-from app.passages import SYMBOLS, Passage
+from app.charts import drawing, live_charts
+from app.charts.base import Chart
+from app.charts.entropy import layer_colour, layer_scale
+from app.charts.palette import SYMBOLS
+from app.charts.states import points
 from app.results import Figure
+from app.series import RunSeries
+from backend.settings import RunSettings
 
 PLAIN = "plain"
 
@@ -68,7 +72,7 @@ def figures(result: Mapping[str, Any]) -> list[Figure]:
     """The three panels of 002 figure 1."""
     found = Diagnoses.model_validate(result)
     plain = next((reading for reading in found.readings if reading.policy == PLAIN), None)
-    entropy = passages.entropy([_entropy(reading) for reading in found.readings])
+    entropy = live_charts["entropy"].draw([_entropy(reading) for reading in found.readings])
     drawn = [
         Figure("First-layer states", "Coloured by position in the text (002 figure 1c)", _states(found)),
         Figure("Attention entropy", "Mean over layers and heads, under ln(attended) (002 figure 1b)", entropy),
@@ -86,38 +90,40 @@ def _extreme(logits: Sequence[HeadLogits], key: str, choose: Any) -> float:
 
 
 def _logits(logits: Sequence[HeadLogits], trained: int | None) -> Chart:
-    layout = charts.axes("perceived distance in tokens", "logit")
+    layout = drawing.axes("perceived distance in tokens", "logit")
     last = max(1, len(logits) - 1)
     data: list[dict[str, Any]] = []
     for row in logits:
         x = np.maximum(row.distance, 0.5)
-        data.append(charts.line(x, row.mean, charts.layer_colour(row.layer / last), f"layer {row.layer}", width=1.2))
-    charts.distance_axis(layout, _extreme(logits, "distance", max))
+        data.append(drawing.line(x, row.mean, layer_colour(row.layer / last), f"layer {row.layer}", width=1.2))
+    drawing.distance_axis(layout, _extreme(logits, "distance", max))
     if trained:
-        charts.mark_x(layout, trained, "@muted", f"trained {trained:,}", log=True, y=0.94)
-    data.append(charts.layer_scale(len(logits)))
+        drawing.mark_x(layout, trained, "@muted", f"trained {trained:,}", log=True, y=0.94)
+    data.append(layer_scale(len(logits)))
     rows = [[row.layer, row.mean[0], row.mean[-1], min(row.low), max(row.high)] for row in logits]
     low, high = _extreme(logits, "low", min), _extreme(logits, "high", max)
     words = f"The logits of {len(logits)} layers lie between {low:,.0f} and {high:,.0f}."
     return Chart(data, layout, words, ("layer", "nearest", "farthest", "lowest", "highest"), rows)
 
 
-def _entropy(reading: Reading) -> Passage:
-    mean = [float(np.mean(layers)) for layers in reading.entropy]
-    wanted = reading.position[-1]
-    return Passage(reading.policy, wanted, reading.position, entropy=mean, attended=reading.attended)
+def _entropy(reading: Reading) -> RunSeries:
+    layers = [np.array(each) for each in reading.entropy]
+    return RunSeries(
+        RunSettings(prompt="…"), reading.policy, to_read=reading.position[-1], context=reading.position,
+        attended=reading.attended, entropy=layers,
+    )  # fmt: skip
 
 
 def _states(result: Diagnoses) -> Chart:
     first, second = result.states.explained
-    layout = charts.axes(f"first component, {first:.0%} of the variance", f"second, {second:.0%}")
+    layout = drawing.axes(f"first component, {first:.0%} of the variance", f"second, {second:.0%}")
     top = float(_shade(result.length))
     data: list[dict[str, Any]] = []
     rows: list[list[Any]] = []
     for symbol, text in zip(SYMBOLS, result.states.texts, strict=False):
         plane = np.column_stack([text.x, text.y])
-        data.append(charts.points(plane, _shade(text.position), text.document, symbol, 0, top, bar=not data))
-        rows.append([text.document, len(plane), *map(charts.cell, plane[0]), *map(charts.cell, plane[-1])])
+        data.append(points(plane, _shade(text.position), text.document, symbol, 0, top, bar=not data))
+        rows.append([text.document, len(plane), *map(drawing.cell, plane[0]), *map(drawing.cell, plane[-1])])
     if data:
         marks = [0, *(10**n for n in range(1, 1 + int(top)))]
         data[0]["marker"]["colorbar"] |= {"tickvals": _shade(marks), "ticktext": [f"{mark:,}" for mark in marks]}

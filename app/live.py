@@ -23,8 +23,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from app.charts import PALETTES
+from app.charts import PREFIXES, shown
+from app.charts.base import Tab, encode
+from app.charts.palette import PALETTES
 from app.frames import Frame
+from app.series import RunSeries
 
 PLOTLY = Path(str(files("plotly") / "package_data" / "plotly.min.js"))
 STATIC = Path(__file__).parent / "static"
@@ -53,10 +56,21 @@ def routes() -> list[Route]:
     return [Route(f"/lab/{name}", _script, name=name) for name in SCRIPTS]
 
 
-def chart(name: str, title: str, hint: str, value: str | None = None, **kwargs: Any) -> gr.HTML:
-    """A live chart. Its value is what `app.charts.encode` makes."""
+def charts(tab: Tab, runs: Sequence[RunSeries]) -> list[gr.HTML]:
+    """The live charts of a tab, in order; those of settings show the runs' and are returned."""
+    previews = []
+    for each in shown(tab):
+        value = encode(each.draw(runs)) if each.preview else None
+        part = chart(PREFIXES[tab] + each.name, each.title, each.tabs[tab], value, each.preview)
+        if each.preview:
+            previews.append(part)
+    return previews
+
+
+def chart(name: str, title: str, hint: str, value: str | None = None, preview: bool = False) -> gr.HTML:
+    """A chart. Its value is what `app.charts.base.encode` makes; a preview is not of the run that is shown."""
     template = f"""
-<section class="ll-chart" data-name="{escape(name)}" aria-label="{escape(title)}">
+<section class="ll-chart{" ll-preview" * preview}" data-name="{escape(name)}" aria-label="{escape(title)}">
   <header><h3>{escape(title)}</h3>
     <button type="button" data-act="table" aria-pressed="false" aria-label="Table of {escape(title)}">Table</button>
     <button type="button" data-act="expand" aria-pressed="false" aria-label="Enlarge {escape(title)}">Enlarge</button>
@@ -69,9 +83,7 @@ def chart(name: str, title: str, hint: str, value: str | None = None, **kwargs: 
   <p class="ll-words"></p><p class="ll-spoken sr-only" aria-live="polite"></p>
   <table class="ll-table" hidden><thead></thead><tbody></tbody></table>
 </section>"""
-    return _html(
-        template, "LengthLab.chart(element, props, watch)", value, f"chart-{name}", classes=["ll-cell"], **kwargs
-    )
+    return _html(template, "LengthLab.chart(element, props, watch)", value, f"chart-{name}", classes=["ll-cell"])
 
 
 def response(name: str, title: str) -> gr.HTML:

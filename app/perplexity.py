@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from math import log
 from typing import Any
 
-from app import charts
-from app.charts import Chart
+from app.charts import drawing
+from app.charts.base import Chart
+from app.charts.palette import SERIES_COLOURS
 from app.results import Figure
 
 # Tokens of a point, those over which the tables take their perplexity; and where lines are cut off.
 POINT, CEILING = 1024, 12.0
-# They come first, so that each has one colour in all charts.
+# They come first, so that each has one colour in all 
 FIRST = ("plain", "Λ", "truncation")
 
 
@@ -26,21 +27,21 @@ def figures(result: Mapping[str, Any]) -> list[Figure]:
 
 
 def _chart(result: Mapping[str, Any], readings: Sequence[Mapping[str, Any]]) -> Chart:
-    layout = charts.axes("tokens read", "nats of a token")
+    layout = drawing.axes("tokens read", "nats of a token")
     data, rows = [], []
     policies = dict.fromkeys((*FIRST, *(reading["policy"] for reading in readings)))
-    for colour, policy in zip(charts.SERIES_COLOURS, policies, strict=False):
+    for colour, policy in zip(SERIES_COLOURS, policies, strict=False):
         curve = _curve(readings, policy)
         farthest = max((reading["position"][-1] for reading in readings if reading["policy"] == policy), default=0)
         at = curve if max(curve, default=0) >= farthest else _points(result, policy)
         if at:
             x, y = list(at), list(at.values())
             mode = "lines" if at is curve else "markers"
-            data.append(charts.line(x, y, colour, policy, mode=mode) | {"marker": {"size": 8}})
+            data.append(drawing.line(x, y, colour, policy, mode=mode) | {"marker": {"size": 8}})
             rows.append([policy, f"{x[-1]:,}", f"{min(y):.2f}", f"{y[-1]:.2f}"])
     layout["xaxis"] |= {"type": "log", "tickvals": [POINT * 2**n for n in range(8)]}
     layout["xaxis"]["ticktext"] = [f"{2**n}k" for n in range(8)]
-    charts.legend(layout, data)
+    drawing.legend(layout, data)
     words = f"{len(data)} policies; lines are cut off at {CEILING:g} nats."
     return Chart(data, layout, words, ("policy", "read to", "least nats", "nats at the end"), rows)
 

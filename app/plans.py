@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from app.passages import Passage
 from app.runs import batches
+from app.series import RunSeries
 from app.share import settings_of
 from backend.evaluation.perplexity import Chunk, Stand, begin, read, read_truncated, tokenise
 from backend.evaluation.recall import ANSWER_TOKENS, go_on, hidden
 from backend.inference.chunks import CHUNK
 from backend.inference.control import Control
 from backend.inference.kernels.tiles import TILED
-from backend.positions import policies, policy_of
+from backend.positions import policies
 from backend.refused import Refused
 from backend.settings import RunSettings
 
@@ -103,29 +103,31 @@ def task(lab: Any, text: str, settings: RunSettings, length: int, then: str, dep
     return Task(tokens, ANSWER_TOKENS, f"{number}, given from {back:,} tokens before the end on", number)
 
 
-def readings(lab: Any, todo: Task, ways: Sequence[Plan], control: Control) -> Iterator[list[Passage]]:
+def readings(lab: Any, todo: Task, ways: Sequence[Plan], control: Control) -> Iterator[list[RunSeries]]:
     """The readings that have begun, after every few chunks and tokens, until all are done or stopped."""
-    done: list[Passage] = []
+    done: list[RunSeries] = []
     for plan in ways:
-        passage = Passage(plan.name, len(todo.tokens), cap=policy_of(plan.settings).limit)
-        stand = begin(lab, plan.settings, len(todo.tokens) + todo.written)
+        settings = plan.settings
+        trained = lab.capabilities(settings.model, settings.precision).training_length
+        series = RunSeries(settings, plan.name, training_length=trained, to_read=len(todo.tokens))
+        stand = begin(lab, settings, len(todo.tokens) + todo.written)
         for chunks in batches(_read(lab, todo.tokens, plan, control, stand), PERIOD):
             for chunk in chunks:
-                passage.add(chunk)
-            yield [*done, passage]
+                series.add(chunk)
+            yield [*done, series]
         if control.stopped:
             return
         if todo.written:
             for pieces in batches(_written(lab, todo, plan, control, stand)):
-                passage.written = pieces[-1]
-                yield [*done, passage]
-        done.append(passage)
+                series.written = pieces[-1]
+                yield [*done, series]
+        done.append(series)
 
 
-def left(ways: Sequence[Plan], begun: Sequence[Passage], since: float) -> float:
+def left(ways: Sequence[Plan], begun: Sequence[RunSeries], since: float) -> float:
     """Seconds left of reading by all ways, by what those that have begun took since then (`time.monotonic`)."""
-    spent = sum(plan.seconds(passage.read) for plan, passage in zip(ways, begun, strict=False))
-    whole = sum(plan.seconds(begun[0].wanted) for plan in ways)
+    spent = sum(plan.seconds(series.read) for plan, series in zip(ways, begun, strict=False))
+    whole = sum(plan.seconds(begun[0].to_read) for plan in ways)
     return (time.monotonic() - since) * (whole / spent - 1)
 
 

@@ -43,8 +43,7 @@ class Replay:
 
 async def frames(trace: Trace, stopped: Callable[[], bool]) -> AsyncIterator[Frame]:
     """The frames of a recorded run; the last shows its end, or where it was stopped."""
-    view = View(trace.settings)
-    view.training_length = trace.capabilities.get("training_length")
+    view = View.begun(trace)
     async for events in paced(trace, stopped):
         view.add(events)
         yield await to_thread.run_sync(view.frame, limiter=DRAWING)

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
-from app.charts import Chart
+from app.charts.base import Chart
 from backend.evaluation.markdown import table
 from backend.record.results import RESULTS
 

@@ -1,4 +1,4 @@
-"""The numbers of one run as they arrive, ready to be drawn: a bounded sample costs the same at any length."""
+"""The numbers of a run as they arrive, ready to be drawn: a bounded sample costs the same at any length."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Any
 
 import numpy as np
 
+from backend.evaluation.perplexity import Chunk
 from backend.settings import RunSettings
 from backend.steps import Finish, Logits, Reading, Step
 from backend.text.units import Growing
@@ -16,20 +18,53 @@ from backend.text.units import Growing
 _ids = count(1)
 
 
-@dataclass
-class Series:
-    """Columns of a run, one entry a response token.
+@dataclass(frozen=True)
+class PastRun:
+    """What is remembered of an earlier run of the same visitor."""
 
-    produced is in the unit of the settings' goal; target likewise (None while nothing steers the length).
-    p_model: the model's own p, before penalty, decay and temperature; None in old files. thinking: whether the token
-    comes before the answer; thought: how many do.
-    p_eos has one entry more where the run ended by EOS: the chance with which that was chosen.
-    entropy holds one array [layers] a token, the mean over heads in nats; states one [d] a token; both possibly empty.
-    extremes: lowest and highest of all logits seen since their layer and head are watched.
+    label: str
+    unit: str
+    tokens: int
+    produced: int
+    error: int | None
+
+
+@dataclass
+class RunSeries:
+    """Columns of a run, one entry a step: a token of a response that is written, or a chunk of a text that is read.
+
+    name, words: a letter and the settings in a few words where several runs are drawn together; one alone has none.
+    training_length: tokens of the model's training, or None; past: earlier runs. to_read: tokens of the text that is
+    read, 0 where a response is written.
+
+    Of every step: context, the tokens read so far, and attended, the keys that its last token saw; entropy, an array
+    [layers], the mean over heads in nats; logits, the newest, and extremes, the lowest and highest of all since their
+    layer and head are watched. states: rows [d] of the first layer, at state_positions. All but the first two may be
+    missing.
+
+    Of a response: produced is in the unit of the settings' goal; target likewise (None while nothing steers the
+    length). p_model: the model's own p, before penalty, decay and temperature; None in old files. thinking: whether the
+    token comes before the answer; thought: how many do. p_eos has one entry more where the run ended by EOS: the chance
+    with which that was chosen. reading: what prefill saw.
+
+    Of a text: nll, an array of nats a token; throughput in tokens a second; cache_bytes. written: what the model went
+    on with.
     """
 
     settings: RunSettings
+    name: str = ""
+    words: str = ""
+    training_length: int | None = None
+    past: Sequence[PastRun] = ()
+    to_read: int = 0
     run: int = field(default_factory=lambda: next(_ids))
+    context: list[int] = field(default_factory=list)
+    attended: list[int] = field(default_factory=list)
+    entropy: list[np.ndarray] = field(default_factory=list)
+    states: list[np.ndarray] = field(default_factory=list)
+    state_positions: list[int] = field(default_factory=list)
+    logits: Logits | None = None
+    extremes: tuple[float, float] = (math.inf, -math.inf)
     text: list[str] = field(default_factory=list)
     p: list[float] = field(default_factory=list)
     p_model: list[float | None] = field(default_factory=list)
@@ -39,57 +74,60 @@ class Series:
     remaining: list[int | None] = field(default_factory=list)
     produced: list[int] = field(default_factory=list)
     target: list[int | None] = field(default_factory=list)
-    context: list[int] = field(default_factory=list)
-    attended: list[int] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
-    entropy: list[np.ndarray] = field(default_factory=list)
-    states: list[np.ndarray] = field(default_factory=list)
     reading: Reading | None = None
-    logits: Logits | None = None
-    extremes: tuple[float, float] = (math.inf, -math.inf)
     finish: Finish | None = None
+    nll: list[np.ndarray] = field(default_factory=list)
+    throughput: list[float] = field(default_factory=list)
+    cache_bytes: list[int] = field(default_factory=list)
+    written: str = ""
 
     def __post_init__(self) -> None:
         self._length = Growing(self.settings.goal_unit)
         self.thought = 0
 
     def __len__(self) -> int:
-        return len(self.p)
+        return len(self.context)
 
     @classmethod
-    def of(cls, settings: RunSettings, events: Iterable[Step | Finish]) -> Series:
-        """A whole recorded run."""
-        series = cls(settings)
+    def of(cls, settings: RunSettings, events: Iterable[Step | Finish], **about: Any) -> RunSeries:
+        """A whole recorded run. about: its name, words, training_length and past."""
+        series = cls(settings, **about)
         for event in events:
             series.add(event)
         return series
 
-    def add(self, event: Step | Finish) -> None:
+    def add(self, event: Step | Chunk | Finish) -> None:
         """Takes one event of the run."""
         if isinstance(event, Finish):
             self.finish = event
             if event.p_eos is not None:
                 self.p_eos.append(event.p_eos)
             return
-        self.produced.append(self._produced(event))
-        self.target.append(event.wanted)
-        self.text.append(event.text)
-        self.p.append(event.p)
-        self.p_model.append(event.p_model)
-        self.thinking.append(event.thinking)
-        self.p_eos.append(event.p_eos)
-        self.spread.append(event.spread)
-        self.remaining.append(event.remaining)
-        self.context.append(event.context)
         self.attended.append(event.attended)
-        self.seconds.append(event.seconds)
         if event.entropy is not None:
             self.entropy.append(event.entropy.mean(axis=1, dtype=np.float32))
-        if event.state is not None:
-            self.states.append(event.state)
-        self.reading = event.reading or self.reading
         if event.logits is not None:
             self._see(event.logits)
+        if isinstance(event, Step):
+            self._write(event)
+        else:
+            self._read(event)
+
+    @property
+    def label(self) -> str:
+        """Name and words, as tables and sentences call it."""
+        return " · ".join(filter(None, (self.name, self.words))) or "this run"
+
+    @property
+    def read(self) -> int:
+        """Tokens read so far."""
+        return self.context[-1] if self.context else 0
+
+    @property
+    def perplexity(self) -> float:
+        """exp of the mean nll so far."""
+        return float(np.exp(np.mean(np.concatenate(self.nll)))) if self.nll else float("nan")
 
     @property
     def answer(self) -> str:
@@ -118,6 +156,31 @@ class Series:
         """Token at which the run would end on average if p(EOS) stayed at its mean over the last 8 tokens."""
         hazard = float(np.mean(self.p_eos[-8:])) if self.p_eos else 0.0
         return len(self) + (1 - hazard) / hazard if hazard > 1e-6 else None
+
+    def _write(self, step: Step) -> None:
+        self.context.append(step.context)
+        self.produced.append(self._produced(step))
+        self.target.append(step.wanted)
+        self.text.append(step.text)
+        self.p.append(step.p)
+        self.p_model.append(step.p_model)
+        self.thinking.append(step.thinking)
+        self.p_eos.append(step.p_eos)
+        self.spread.append(step.spread)
+        self.remaining.append(step.remaining)
+        self.seconds.append(step.seconds)
+        self.reading = step.reading or self.reading
+        if step.state is not None:
+            self.states.append(step.state)
+            self.state_positions.append(step.context)
+
+    def _read(self, chunk: Chunk) -> None:
+        self.context.append(chunk.position)
+        self.nll.append(chunk.nll)
+        self.throughput.append(chunk.tokens_per_second)
+        self.cache_bytes.append(chunk.cache_bytes)
+        self.states.extend(chunk.states)
+        self.state_positions.extend(chunk.state_positions)
 
     def _see(self, logits: Logits) -> None:
         before = self.logits

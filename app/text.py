@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from app.series import Series
+from app.series import RunSeries
 
 
-def pieces(series: Series, before: Sequence[Any] = ()) -> tuple[Any, ...]:
+def pieces(series: RunSeries, before: Sequence[Any] = ()) -> tuple[Any, ...]:
     """`before` (this function's last value for the same run) and one piece for each token since.
 
     The first piece is the run's number; each other one is [text, p, the model's own p or null, spread in nats,
@@ -18,7 +18,7 @@ def pieces(series: Series, before: Sequence[Any] = ()) -> tuple[Any, ...]:
     return (*known, *(_piece(series, i) for i in range(len(known) - 1, len(series))))
 
 
-def _piece(series: Series, i: int) -> list[Any]:
+def _piece(series: RunSeries, i: int) -> list[Any]:
     own = series.p_model[i]
     return [
         series.text[i],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -11,11 +12,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from app import charts, live, text
-from app.charts import Past
+from app import live, text
+from app.charts import shown
+from app.charts.base import encode
+from app.charts.drawing import signed
 from app.frames import Frame
 from app.runs import PERIOD, Run, batches, merged
-from app.series import Series
+from app.series import PastRun, RunSeries
 from app.share import explain
 from backend.models.capabilities import Capabilities
 from backend.record.trace import Trace
@@ -33,45 +36,45 @@ FIELDS = (
     ("read", "Tokens read"),
     ("cache", "Cache reserved"),
 )
-SLOW_PERIOD = 12 * PERIOD
 PAST_KEPT = 30
 
 log = logging.getLogger("length_lab")
 
 
 class View:
-    """One run as the page shows it: text, figures, the four live charts and, under a policy, perceived positions.
+    """One run as the page shows it: text, figures and the charts that follow it, each no sooner than its period allows.
 
-    The principal components and the perceived positions are made at most once in SLOW_PERIOD seconds, everything else
-    at each frame.
+    name, words: as in RunSeries, of one of several.
     """
 
-    def __init__(
-        self, settings: RunSettings, past: Sequence[Past] = (), capabilities: Capabilities | None = None
-    ) -> None:
-        self.series = Series(settings)
+    def __init__(self, settings: RunSettings, past: Sequence[PastRun] = (), name: str = "", words: str = "") -> None:
+        self.series = RunSeries(settings, name, words, past=past)
         self.trace = Trace(settings)
-        self.past = list(past)
         self.progress: Progress | None = None
         self.frames = 0
         self._text: tuple[Any, ...] = ()
-        self._slow: tuple[dict[str, str], float] = ({}, -SLOW_PERIOD)
-        self.knows(capabilities)
+        self._charts: dict[str, str] = {}
+        self._drawn: dict[str, float] = {}
 
     @classmethod
-    def of(cls, trace: Trace, past: Sequence[Past] = ()) -> View:
+    def begun(cls, trace: Trace) -> View:
+        """A recorded run of which nothing is shown yet."""
+        view = cls(trace.settings)
+        view.series.training_length = trace.capabilities.get("training_length")
+        return view
+
+    @classmethod
+    def of(cls, trace: Trace) -> View:
         """A recorded run, whole."""
-        view = cls(trace.settings, past)
-        view.training_length = trace.capabilities.get("training_length")
-        view.add(list(trace.events()))
+        view = cls.begun(trace)
+        view.add(trace.events())
         view.trace = trace
         return view
 
-    def knows(self, capabilities: Capabilities | None) -> None:
+    def knows(self, capabilities: Capabilities) -> None:
         """What model this is, once that is known."""
-        self.training_length = capabilities.training_length if capabilities else None
-        if capabilities:
-            self.trace.capabilities = asdict(capabilities)
+        self.series.training_length = capabilities.training_length
+        self.trace.capabilities = asdict(capabilities)
 
     def add(self, events: Iterable[Progress | Step | Finish]) -> None:
         """Takes what happened since the last frame."""
@@ -127,13 +130,12 @@ class View:
         self.frames += 1
         series = self.series
         self._text = text.pieces(series, self._text)
-        drawn = {
-            "length": charts.length(series, self.past),
-            "entropy": charts.entropy(series),
-            "logits": charts.logits(series, self.training_length),
-        }
-        parts = {name: charts.encode(chart, series.run, self.frames) for name, chart in drawn.items()}
-        parts |= self._slow_parts() | {"run": live.fill(**self.figures())}
+        for chart in shown("generate"):
+            since = time.monotonic() - self._drawn.get(chart.name, -math.inf)
+            if chart.follows(series) and (self.ended or since >= chart.period):
+                self._charts[chart.name] = encode(chart.draw([series]), series.run, self.frames)
+                self._drawn[chart.name] = time.monotonic()
+        parts = self._charts | {"run": live.fill(**self.figures())}
         return Frame(parts, {"text-run": self._text}, running=not self.ended)
 
     def figures(self) -> dict[str, Any]:
@@ -141,7 +143,7 @@ class View:
         series, finish = self.series, self.series.finish
         error, unit = series.error, series.settings.goal_unit
         strip = {
-            "error": "–" if error is None else charts.signed(error),
+            "error": "–" if error is None else signed(error),
             "state": ending(finish) if finish else "busy",
             "message": "" if finish is None else ended_words(finish, series.settings),
         }
@@ -161,32 +163,20 @@ class View:
             "progress": done / goal,
         }
 
-    def remembered(self) -> list[Past]:
+    def remembered(self) -> list[PastRun]:
         """The visitor's earlier runs and this one."""
         series, settings = self.series, self.series.settings
         if not len(series):
-            return self.past
-        label = f"run {len(self.past) + 1}, {settings.method}" + (
+            return [*series.past]
+        label = f"run {len(series.past) + 1}, {settings.method}" + (
             f", target {series.target[-1]:,}" if series.target[-1] else ""
         )
-        past = Past(label, settings.goal_unit, len(series), series.produced[-1], series.error)
-        return [*self.past, past][-PAST_KEPT:]
-
-    def _slow_parts(self) -> dict[str, str]:
-        """First-layer states; and, under a policy, how far behind the text so far seems to be."""
-        parts, made = self._slow
-        if self.ended or time.monotonic() - made >= SLOW_PERIOD:
-            drawn = {"states": charts.states(self.series)}
-            settings = self.series.settings
-            if len(self.series) and (settings.pic != "none" or settings.window):
-                drawn["positions"] = charts.positions(settings, self.series.context[-1])
-            parts = {name: charts.encode(chart, self.series.run, self.frames) for name, chart in drawn.items()}
-            self._slow = (parts, time.monotonic())
-        return parts
+        past = PastRun(label, settings.goal_unit, len(series), series.produced[-1], series.error)
+        return [*series.past, past][-PAST_KEPT:]
 
 
 def follow(
-    lab: Any, settings: RunSettings, run: Run, past: Sequence[Past] = (), period: float = PERIOD
+    lab: Any, settings: RunSettings, run: Run, past: Sequence[PastRun] = (), period: float = PERIOD
 ) -> Iterator[View]:
     """Runs the settings; yields the same view, grown, every `period` seconds. Raises what the lab raises."""
     view = View(settings, past)
@@ -198,13 +188,13 @@ def follow(
         yield view
 
 
-def follow_all(lab: Any, settings: Sequence[RunSettings], run: Run, period: float = PERIOD) -> Iterator[list[View]]:
-    """Runs all the settings at once, as `follow` does one; yields the same views."""
-    views = [View(each) for each in settings]
+def follow_all(lab: Any, views: list[View], run: Run, period: float = PERIOD) -> Iterator[list[View]]:
+    """Runs the settings of all views at once, as `follow` does one; yields the same views."""
     run.view = views[0]
-    for events in batches(merged([lab.stream(each, run.control, progress=True) for each in settings]), period):
+    streams = [lab.stream(view.series.settings, run.control, progress=True) for view in views]
+    for events in batches(merged(streams), period):
         for number, view in enumerate(views):
-            if view.training_length is None:
+            if view.series.training_length is None:
                 view.knows(lab.capabilities(view.series.settings.model, view.series.settings.precision))
             view.add(event for of, event in events if of == number)
         yield views
@@ -241,7 +231,7 @@ def ended_words(finish: Finish, settings: RunSettings) -> str:
         return finish.message
     words = f"{finish.ended.capitalize()} after {counted(finish.tokens, 'tokens')} in {finish.decode_seconds:.1f} s"
     if finish.error is not None:
-        words += f", {charts.signed(finish.error)} {noun(finish.error, settings.goal_unit)} from the {settings.bound}"
+        words += f", {signed(finish.error)} {noun(finish.error, settings.goal_unit)} from the {settings.bound}"
     return " ".join([words + ".", *finish.notes])
 
 

@@ -770,7 +770,7 @@ def test_a_long_text_is_read_in_every_way_that_is_ticked(visit):
     visitor = visit()
     page = visitor.page
     page.get_by_role("tab", name="Long context").click()
-    page.wait_for_selector("#chart-l-nll .main-svg")
+    page.wait_for_selector("#chart-l-loglikelihood .main-svg")
     page.locator("#l-length input").click()
     page.get_by_role("option", name="1,024 tokens").click()
     visitor.number("l-window", 128)
@@ -780,9 +780,9 @@ def test_a_long_text_is_read_in_every_way_that_is_ticked(visit):
     expect(page.locator("#l-about")).to_contain_text("on two cores, most of it")
     page.click("#l-go")
     expect(page.locator("#figures-long .ll-message")).to_contain_text("perplexity", timeout=2 * LONG)
-    visitor.settles("l-memory")
+    visitor.settles("l-cache_memory")
     rows = page.evaluate(
-        "document.querySelector('#chart-l-memory .ll-plot').data.map((trace) => [trace.name, trace.y.at(-1)])"
+        "document.querySelector('#chart-l-cache_memory .ll-plot').data.map((trace) => [trace.name, trace.y.at(-1)])"
     )
     assert [name for name, _ in rows] == ["Plain", "Λ", *others]
     assert rows[2][1] < rows[1][1] < rows[0][1]
@@ -794,7 +794,7 @@ def test_a_number_hidden_in_a_text_is_told_by_who_sees_it(visit):
     visitor = visit()
     page = visitor.page
     page.get_by_role("tab", name="Long context").click()
-    page.wait_for_selector("#chart-l-nll .main-svg")
+    page.wait_for_selector("#chart-l-loglikelihood .main-svg")
     page.locator("#l-length input").click()
     page.get_by_role("option", name="512 tokens").click()
     visitor.number("l-window", 128)

@@ -4,19 +4,32 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from app import charts, overlays, passages
-from app.charts import PALETTES, Past
-from app.overlays import Named
-from app.series import Series, pick, sample
+from app import charts, live, page, presets
+from app.charts import live_charts, shown
+from app.charts.base import Chart, LiveChart, Tab, encode, figure
+from app.charts.drawing import room
+from app.charts.palette import PALETTES, resolve
+from app.charts.states import table
+from app.runs import Runs
+from app.series import PastRun, RunSeries, pick, sample
 from app.tabs.generate import near_target
 from app.text import pieces
 from app.view import View
+from backend.engine import Lab
+from backend.evaluation.perplexity import Chunk
+from backend.models.adapters import available
 from backend.record.trace import Trace
+from backend.registry import Registry
 from backend.settings import RunSettings, Watch
 from backend.steps import Finish, Logits, Reading, Step
 from backend.text.units import length
@@ -58,42 +71,156 @@ def finish(tokens: int, error: int | None) -> Finish:
     return Finish("eos", " word" * tokens, tokens, tokens, 5 * tokens, error, PROMPT, 0.1, tokens / 50, 50.0, 1 << 20)
 
 
-def run(tokens: int, method: str = "exp_decay", done: bool = True, **settings) -> Series:
+def run(
+    tokens: int, method: str = "exp_decay", done: bool = True, name: str = "", past: Sequence[PastRun] = (), **settings
+) -> RunSeries:
     chosen = RunSettings(prompt="p", method=method, watch=Watch(layer=2), **settings)
     goal = 100 if method != "none" else None
-    events = [step(i, goal=goal) for i in range(1, tokens + 1)]
-    return Series.of(chosen, [*events, finish(tokens, None if goal is None else tokens - goal)] if done else events)
+    events: list[Step | Finish] = [step(i, goal=goal) for i in range(1, tokens + 1)]
+    if done:
+        events.append(finish(tokens, None if goal is None else tokens - goal))
+    return RunSeries.of(chosen, events, name=name, past=past, training_length=8192)
 
 
-def all_charts(series: Series) -> list[charts.Chart]:
-    return [
-        charts.length(series), charts.entropy(series), charts.logits(series, 8192), charts.states(series),
-        charts.positions(series.settings, 300), charts.mask(series.settings, 300),
-    ]  # fmt: skip
+def chunk(position: int, tokens: int = 512) -> Chunk:
+    rng = np.random.default_rng(position)
+    states, positions = rng.normal(size=(4, WIDTH)).astype(np.float16), np.arange(position - 4, position)
+    entropy = np.full((LAYERS, HEADS), 1.5, np.float32)
+    nll = np.full(tokens, 2.0, np.float32)
+    return Chunk(
+        position, nll, 1.0, 100.0, position * 1024, entropy, position, step(1).logits, states, positions
+    )
 
 
-@pytest.mark.parametrize("tokens", [0, 1, 2, 3, 50])
-def test_every_chart_of_every_run_is_json_with_words_and_a_table(tokens):
-    for chart in all_charts(run(tokens, done=tokens > 0)):
-        payload = json.loads(charts.encode(chart, 3, 7))
+def text(chunks: int, name: str = "Plain", **settings) -> RunSeries:
+    """A text of 512 tokens a chunk that was read so far."""
+    series = RunSeries(RunSettings(prompt="p", **settings), name, training_length=8192, to_read=65_536)
+    for number in range(1, chunks + 1):
+        series.add(chunk(512 * number, 512 - (number == 1)))
+    return series
+
+
+def drawn(name: str, *runs: RunSeries) -> Chart:
+    return live_charts[name].draw(runs)
+
+
+def recorded(*names: str) -> list[RunSeries]:
+    """The recorded runs, under a name each."""
+    traces = presets.recorded().values()
+    return [RunSeries.of(trace.settings, trace.events(), name=name) for name, trace in zip(names, traces, strict=False)]
+
+
+# What a tab hands to its charts: before anything ran, after the first step, in the middle, and whole.
+RUNS: dict[str, list[Callable[[], list[RunSeries]]]] = {
+    "generate": [
+        lambda: [run(0, done=False)],
+        lambda: [run(1, done=False)],
+        lambda: [run(50, done=False, window=64)],
+        lambda: recorded(""),
+    ],
+    "compare": [
+        lambda: [run(0, done=False, name=name) for name in "ABCD"],
+        lambda: [run(tokens, done=False, name=name) for tokens, name in enumerate("ABC")],
+        lambda: [run(60, done=False, name="A"), run(9, name="B", pic="naive", ratio=4, window=64)],
+        lambda: recorded("A", "B", "C"),
+    ],
+    "long": [
+        lambda: [text(0)],
+        lambda: [text(1)],
+        lambda: [text(7), text(3, "Λ", window=64), text(0, "Naive PIC × 4", pic="naive", ratio=4)],
+        lambda: [text(128), text(128, "Λ", window=64)],
+    ],
+}
+LONGER: dict[str, Callable[[int], list[RunSeries]]] = {
+    "generate": lambda tokens: [run(tokens)],
+    "compare": lambda tokens: [run(tokens, name="A"), run(tokens, name="B")],
+    "long": lambda tokens: [text(tokens // 8)],
+}
+
+
+SHOWN = [(chart, tab) for chart in live_charts for tab in chart.tabs]
+of_every_chart = pytest.mark.parametrize(
+    "chart, tab", SHOWN, ids=[f"{chart.name} on {tab}" for chart, tab in SHOWN]
+)
+
+
+def numbers(value: Any) -> Iterator[float]:
+    """Every number within what a chart is made of."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, np.ndarray):
+        yield from np.asarray(value, np.float64).ravel().tolist()
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from numbers(item)
+    elif isinstance(value, int | float | np.number):
+        yield float(value)
+
+
+@of_every_chart
+def test_every_chart_tells_its_runs_in_words_and_in_a_table(chart, tab):
+    for stage, runs in enumerate(make() for make in RUNS[tab]):
+        made = chart.draw(runs)
+        payload = json.loads(encode(made, 3, 7))
         assert payload["run"] == "3" and payload["frame"] == 7
-        assert payload["summary"].endswith(".")
+        assert payload["summary"].endswith(".") and payload["summary"][0] == payload["summary"][0].upper()
         assert all(len(row) == len(payload["columns"]) for row in payload["rows"])
+        if stage == 3 or chart.preview:
+            assert payload["rows"] and made.data
+        for place in (made.layout, made.rows, [trace["x"] for trace in made.data]):
+            assert all(map(math.isfinite, numbers(place)))
+        for trace in made.data:
+            assert not any(map(math.isinf, numbers(trace.get("y", []))))
 
 
-def test_a_payload_stays_small_however_long_the_run():
-    small, large = run(400), run(6000)
-    for one, other in zip(all_charts(small), all_charts(large), strict=True):
-        assert len(charts.encode(other)) < 2.5 * len(charts.encode(one)) + 4000
-        assert len(charts.encode(other)) < 80_000
+@of_every_chart
+def test_a_payload_stays_small_however_long_the_run(chart, tab):
+    small, large = (encode(chart.draw(LONGER[tab](tokens))) for tokens in (400, 6000))
+    assert len(large) < 2.5 * len(small) + 4000 and len(large) < 80_000
 
 
-def test_colour_names_exist_in_both_themes_and_resolve():
-    for chart in all_charts(run(20)):
-        for theme in PALETTES:
-            drawn = json.dumps(charts.resolve(json.loads(charts.encode(chart)), theme))
-            assert '"@' not in drawn
-    assert charts.resolve("@c1/0.5", "light") == "rgba(0,114,178,0.5)"
+@of_every_chart
+def test_colour_names_exist_in_both_themes_and_resolve(chart, tab):
+    for theme in PALETTES:
+        assert '"@' not in json.dumps(resolve(json.loads(encode(chart.draw(RUNS[tab][-1]()))), theme))
+
+
+def test_a_colour_may_be_seen_through():
+    assert resolve("@c1/0.5", "light") == "rgba(0,114,178,0.5)"
+
+
+def test_each_tab_shows_its_charts_in_order():
+    ordered: dict[Tab, list[str]] = {
+        "generate": ["length", "entropy", "logits", "states", "positions", "mask"],
+        "compare": ["length", "p_eos", "entropy", "logits", "states", "positions"],
+        "long": ["loglikelihood", "entropy", "logits", "states", "throughput", "cache_memory"],
+    }
+    for tab, names in ordered.items():
+        assert [chart.name for chart in shown(tab) if chart.name in names] == names
+
+
+def test_one_file_adds_a_chart(tmp_path, monkeypatch):
+    source = Path(charts.__file__).with_name("p_eos.py").read_text("utf-8")
+    toy = source.replace('"p_eos"', '"toy"').replace('"Chance to end"', '"A toy"').replace('{"compare"', '{"generate"')
+    (tmp_path / "toy.py").write_text(toy, "utf-8")
+    monkeypatch.setattr(charts, "__path__", [*charts.__path__, str(tmp_path)])
+    monkeypatch.setattr(charts, "live_charts", Registry("app.charts", LiveChart))
+    try:
+        demo = page.build(Lab(), available, Runs())
+        (part,) = [part for part in demo.get_config_file()["components"] if part["props"].get("elem_id") == "chart-toy"]
+        assert "<h3>A toy</h3>" in part["props"]["html_template"]
+        view = View(RunSettings(prompt="p"))
+        view.add([step(1), step(2)])
+        assert json.loads(view.frame().parts["toy"])["summary"] == "This run at most 0.01, at token 1."
+    finally:
+        sys.modules.pop("app.charts.toy", None)
+
+
+def test_the_page_s_script_knows_no_chart_by_name():
+    told = re.findall(r".*(?:dataset\.name|data-name|#chart-|[Cc]hart\.name).*", live._page())
+    assert told
+    for chart in live_charts:
+        assert not [line for line in told if re.search(rf"\b{chart.name}\b", line)], chart.name
 
 
 def luminance(colour: str) -> float:
@@ -115,58 +242,57 @@ def test_contrast_is_enough_on_the_card(theme, name, least):
 
 def test_length_shows_target_error_and_predicted_stop():
     live = run(60, done=False)
-    chart = charts.length(live)
+    chart = drawn("length", live)
     names = [trace["name"] for trace in chart.data]
     assert names == ["p(end)", "tokens produced", "target"]
     assert list(chart.data[1]["y"])[-1] == 60 and set(chart.data[2]["y"]) == {100.0}
     texts = [note["text"] for note in chart.layout["annotations"]]
     assert "40 tokens to go" in texts and "ends ≈ 159" in texts  # 60 + 0.99 / 0.01
-    ended = charts.length(run(97))
+    ended = drawn("length", run(97))
     assert any("<b>−3</b> tokens" in note["text"] for note in ended.layout["annotations"])
     assert "error −3" in ended.summary
 
 
 def test_axes_leave_room_while_a_run_grows_and_fit_it_in_the_end():
-    fits = [[chart.layout[axis].get("autorangeoptions") for axis in ("xaxis", "yaxis")] for chart in drawn(60)]
-    assert fits == [[chart.layout[axis].get("autorangeoptions") for axis in ("xaxis", "yaxis")] for chart in drawn(61)]
-    length, entropy = (found[0]["include"][0] for found in fits[:2])
-    assert (length, entropy) == (pytest.approx(110), pytest.approx(PROMPT - 1 + 110))
-    assert all("autorangeoptions" not in chart.layout["xaxis"] for chart in drawn(60, done=True))
+    def axes(series: RunSeries) -> list[Any]:
+        layouts = [drawn(name, series).layout for name in ("length", "entropy", "logits")]
+        return [layout[axis].get("autorangeoptions") for layout in layouts for axis in ("xaxis", "yaxis")]
+
+    fits = axes(run(60, done=False))
+    assert fits == axes(run(61, done=False))
+    assert fits[0]["include"] == [pytest.approx(110)] and fits[2]["include"] == [pytest.approx(PROMPT - 1 + 110)]
+    assert axes(run(60))[::2] == [None] * 3
 
 
 def test_the_logits_axis_never_shrinks_while_one_head_is_watched():
-    series = Series(RunSettings(prompt="p"))
+    series = RunSeries(RunSettings(prompt="p"))
     seen = []
     for head, low in ((1, -4.0), (1, -31.0), (1, -4.0), (0, -4.0)):
         last = step(1)
         series.add(replace(last, logits=replace(last.logits, head=head, low=np.array([2.0, 0.0, low]))))
-        seen.append(charts.logits(series).layout["yaxis"]["autorangeoptions"]["include"])
+        seen.append(drawn("logits", series).layout["yaxis"]["autorangeoptions"]["include"])
     assert seen == [[-10, 10], [-40, 10], [-40, 10], [-10, 10]]
-
-
-def drawn(tokens: int, done: bool = False) -> list[charts.Chart]:
-    return all_charts(run(tokens, done=done))[:3]
 
 
 @pytest.mark.parametrize(("number", "reached"), [(0, 512), (1, 512), (512, 512), (513, 2048), (5000, 8192)])
 def test_room_grows_fourfold(number, reached):
-    assert charts.room(number) == reached
+    assert room(number) == reached
 
 
 def test_a_free_run_has_no_target():
-    chart = charts.length(run(30, method="none"))
+    chart = drawn("length", run(30, method="none"))
     assert [trace["name"] for trace in chart.data] == ["p(end)", "tokens produced"]
 
 
 def test_history_shows_earlier_runs_in_the_same_unit_only():
-    past = [Past("run 1", "tokens", 90, 90, -10), Past("run 2", "words", 50, 40, 3)]
-    earlier = charts.length(run(10), past).data[-1]
+    past = (PastRun("run 1", "tokens", 90, 90, -10), PastRun("run 2", "words", 50, 40, 3))
+    earlier = drawn("length", run(10, past=past)).data[-1]
     assert earlier["name"] == "earlier runs" and earlier["x"] == [90] and earlier["text"] == ["run 1, error −10"]
 
 
 def test_entropy_is_under_its_ceiling_and_starts_in_the_prompt():
     series = run(40)
-    chart = charts.entropy(series)
+    chart = drawn("entropy", series)
     ceiling = chart.data[0]
     assert ceiling["x"][0] == 1 and ceiling["y"][-1] == pytest.approx(math.log(PROMPT + 39), abs=1e-3)
     for trace in chart.data[1:-1]:
@@ -176,7 +302,7 @@ def test_entropy_is_under_its_ceiling_and_starts_in_the_prompt():
 
 
 def test_logits_mark_training_length_and_cap():
-    chart = charts.logits(run(10, window=64), 8192)
+    chart = drawn("logits", run(10, window=64))
     texts = [note["text"] for note in chart.layout["annotations"]]
     assert "trained 8,192" in texts and "cap 64" in texts
     assert chart.data[1]["x"][0] == 0.5  # distance 0 has a place on the logarithmic axis
@@ -184,8 +310,8 @@ def test_logits_mark_training_length_and_cap():
 
 def test_states_are_the_two_principal_components():
     series = run(50)
-    positions, vectors, _ = charts.states_table(series)
-    chart = charts.states(series)
+    positions, vectors, _ = table(series)
+    chart = drawn("states", series)
     plane = np.concatenate([np.stack([trace["x"], trace["y"]], 1) for trace in chart.data])
     centred = vectors - vectors.mean(0)
     strongest = np.linalg.svd(centred, full_matrices=False)[1][:2]
@@ -194,19 +320,21 @@ def test_states_are_the_two_principal_components():
 
 
 def test_map_and_mask_follow_the_policy_before_any_run():
-    plain = charts.positions(RunSettings(prompt="p"), 200)
+    def of(name: str, **settings) -> Chart:
+        return drawn(name, RunSeries(RunSettings(prompt="p", **settings), context=[200]))
+
+    plain = of("positions")
     assert np.allclose(plain.data[1]["x"], plain.data[1]["y"])
-    naive = charts.positions(RunSettings(prompt="p", pic="naive", ratio=4), 200)
+    naive = of("positions", pic="naive", ratio=4)
     assert np.allclose(naive.data[1]["y"], np.asarray(naive.data[1]["x"]) / 4, atol=0.01)
-    window = RunSettings(prompt="p", window=32, sinks=4)
-    drawn = charts.positions(window, 200)
-    assert "sees 36 of them" in drawn.summary and any(
-        note["text"] == "not seen" for note in drawn.layout["annotations"]
+    window = of("positions", window=32, sinks=4)
+    assert "sees 36 of them" in window.summary and any(
+        note["text"] == "not seen" for note in window.layout["annotations"]
     )
-    assert np.nanmax(drawn.data[1]["y"]) == 32
-    rows = dict(charts.mask(window, 200).rows)
+    assert np.nanmax(window.data[1]["y"]) == 32
+    rows = dict(of("mask", window=32, sinks=4).rows)
     assert rows[0] == 1 and rows[199] == 36
-    assert charts.mask(RunSettings(prompt="p"), 200).summary.count("100%")
+    assert of("mask").summary.count("100%")
 
 
 def test_under_a_policy_a_run_shows_how_far_behind_its_text_seems():
@@ -232,7 +360,7 @@ def test_sampling_keeps_the_ends_and_its_places():
 @pytest.mark.parametrize("unit", ["words", "characters"])
 def test_what_is_produced_is_what_the_engine_counts(unit):
     pieces = ["  ", "- one", " –", " two", "\n\n", "* e", "\u0301", "t", "c.\n"]
-    series = Series(RunSettings(prompt="p", method="exp_decay", unit=unit))
+    series = RunSeries(RunSettings(prompt="p", method="exp_decay", unit=unit))
     for i, piece in enumerate(pieces, start=1):
         series.add(step(i, piece))
         assert series.produced[-1] == length(unit, "".join(pieces[:i]), i)
@@ -241,12 +369,12 @@ def test_what_is_produced_is_what_the_engine_counts(unit):
 def test_a_limit_counts_tokens_whatever_the_unit_of_targets():
     series = run(20, "mnt_ldpe", done=False, unit="words", limit=100)
     assert series.produced[-1] == 20 and series.error == -80
-    shown = charts.length(series)
+    shown = drawn("length", series)
     assert shown.columns[1] == "tokens" and "20 tokens produced, target 100" in shown.summary
 
 
 def test_text_only_grows_and_carries_markup_as_data():
-    series = Series(RunSettings(prompt="p"))
+    series = RunSeries(RunSettings(prompt="p"))
     series.add(step(1, "<img src=x onerror=alert(1)>", None))
     first = pieces(series)
     series.add(step(2, "\n</script>", None))
@@ -256,53 +384,38 @@ def test_text_only_grows_and_carries_markup_as_data():
 
 
 def test_comparison_names_each_run_and_shares_its_axes():
-    runs = [Named("A", "plain", run(20)), Named("B", "Λ 64", run(30, window=64))]
-    for draw in (overlays.length, overlays.p_end, overlays.entropy, overlays.logits, overlays.states):
-        chart = draw(runs)
-        assert [row[0] for row in chart.rows] == ["A · plain", "B · Λ 64"]
-        json.loads(charts.encode(chart))
-        assert draw([]).data == []
-    seen = overlays.positions([(*run[:2], run.series.settings) for run in runs], 200)
+    runs = [replace(run(20), name="A", words="plain"), replace(run(30, window=64), name="B", words="Λ 64")]
+    for chart in shown("compare"):
+        assert [row[0] for row in chart.draw(runs).rows] == ["A · plain", "B · Λ 64"], chart.name
+    seen = drawn("positions", *(replace(run, context=[200]) for run in runs))
     assert seen.rows == [["A · plain", 200, 199], ["B · Λ 64", 74, 64]]
 
 
-class Chunk:
-    def __init__(self, position: int, tokens: int) -> None:
-        self.position, self.nll, self.tokens_per_second, self.cache_bytes = (
-            position,
-            np.full(tokens, 2.0),
-            100.0,
-            position * 1024,
-        )
-        self.entropy, self.attended, self.logits = np.full((LAYERS, HEADS), 1.5), position, step(1).logits
-        self.states, self.state_positions = (
-            np.random.default_rng(position).normal(size=(4, WIDTH)),
-            np.arange(position - 4, position),
-        )
+def test_a_run_keeps_its_colour_while_another_has_not_begun():
+    for tokens in (0, 9):
+        chart = drawn("length", run(tokens, done=False, name="A"), run(9, done=False, name="B"))
+        assert chart.data[-1]["line"]["color"] == "@c2"
 
 
 def test_a_read_text_has_its_perplexity_and_charts():
-    passage = passages.Passage("Plain", 2048)
-    for position in (512, 1024):
-        passage.add(Chunk(position, 511 if position == 512 else 512))
-    assert passage.read == 1024 and passage.perplexity == pytest.approx(math.e**2, rel=1e-5)
-    for draw in (passages.nll, passages.entropy, passages.logits, passages.states, passages.speed, passages.memory):
-        chart = draw([passage])
-        assert chart.rows[0][0] == "Plain" and json.loads(charts.encode(chart))["data"]
-        assert draw([]).data == []
+    read = text(2)
+    assert read.read == 1024 and read.perplexity == pytest.approx(math.e**2, rel=1e-5)
+    for chart in shown("long"):
+        made = chart.draw([read])
+        assert made.rows[0][0] == "Plain" and made.columns[0] == "policy" and made.data
 
 
 def test_a_figure_for_notebooks():
-    figure = charts.figure(charts.length(run(10)), "dark")
-    assert figure.layout.paper_bgcolor == PALETTES["dark"]["paper"] and len(figure.data) == 3
+    shown = figure(drawn("length", run(10)), "dark")
+    assert shown.layout.paper_bgcolor == PALETTES["dark"]["paper"] and len(shown.data) == 3
 
 
 def test_the_chance_to_end_shows_the_end_mark():
     assert run(60).p_eos == [step(1).p_eos] * 60
-    ended = Series.of(run(60).settings, [step(1, goal=100), replace(finish(1, -99), p_eos=0.75)])
-    chance = charts.length(ended).data[0]
+    ended = RunSeries.of(run(60).settings, [step(1, goal=100), replace(finish(1, -99), p_eos=0.75)])
+    chance = drawn("length", ended).data[0]
     assert chance["x"].tolist() == [1, 2] and chance["y"][-1] == 0.75
-    assert len(charts.length(ended).rows) == 1
+    assert len(drawn("length", ended).rows) == 1
 
 
 def test_a_target_changed_before_the_first_token_is_the_runs_own():

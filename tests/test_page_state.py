@@ -7,8 +7,8 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from app import charts
-from app.charts import Chart
+from app.charts.base import Chart, encode
+from app.charts.drawing import axes
 from app.presets import PRESETS
 from app.share import from_query, to_query
 from backend.settings import CAP, LONG_CAP, MAX_NEW_TOKENS, RunSettings
@@ -124,6 +124,6 @@ def test_a_link_names_the_cap_only_where_it_was_set():
 
 
 def test_an_axis_of_one_point_begins_at_0():
-    one = charts.encode(Chart([{"x": [512], "y": [3]}, {"x": [512], "y": [4]}], charts.axes("a", "b"), ""))
-    two = charts.encode(Chart([{"x": [512, 513], "y": [3, 4]}], charts.axes("a", "b"), ""))
+    one = encode(Chart([{"x": [512], "y": [3]}, {"x": [512], "y": [4]}], axes("a", "b"), ""))
+    two = encode(Chart([{"x": [512, 513], "y": [3, 4]}], axes("a", "b"), ""))
     assert '"autorangeoptions":{"include":[0]}' in one and "autorangeoptions" not in two

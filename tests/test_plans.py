@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from app import plans
-from app.passages import Passage
+from app.series import RunSeries
 from app.tabs.long_context import built_in
 from backend.engine import Lab
 from backend.evaluation.recall import Reader
@@ -23,8 +23,8 @@ def gone_on(lab: Lab, ways: list[str], then: str, tokens: int = 600) -> tuple[pl
     chosen = plans.plans(256, 4, 4, ways, ON)
     todo = plans.task(lab, built_in(), chosen[0].settings, tokens, then, 0.1)
     *_, last = plans.readings(lab, todo, chosen, Control())
-    assert all(passage.read == tokens for passage in last)
-    return todo, {passage.name: passage.written for passage in last}
+    assert all(series.read == tokens for series in last)
+    return todo, {series.name: series.written for series in last}
 
 
 def test_the_model_goes_on_after_each_reading_as_after_that_reading_alone(models, monkeypatch):
@@ -65,10 +65,10 @@ def test_a_stop_while_writing_keeps_what_was_written(models):
     lab, control = Lab(models), Control()
     chosen = plans.plans(256, 4, 4, ["Plain", "Λ"], ON)
     todo = plans.task(lab, built_in(), chosen[0].settings, 512, plans.WRITE, 0)
-    for passages in plans.readings(lab, todo._replace(written=10_000), chosen, control):
-        if passages[-1].written:
+    for readings in plans.readings(lab, todo._replace(written=10_000), chosen, control):
+        if readings[-1].written:
             control.stop()
-    (plain,) = passages
+    (plain,) = readings
     assert plain.name == "Plain" and 0 < len(plain.written) < 5000
 
 
@@ -88,10 +88,10 @@ def test_estimates_are_what_was_measured(monkeypatch):
 def test_what_is_left_goes_by_what_was_spent(monkeypatch):
     monkeypatch.setattr(plans, "time", SimpleNamespace(monotonic=lambda: 10))
     ways = plans.plans(1024, 10, 4, ["Plain", "Λ"], ON)
-    half = Passage("Plain", 8192, position=[4096])
+    half = RunSeries(ways[0].settings, "Plain", to_read=8192, context=[4096])
     spent, whole = ways[0].seconds(4096), sum(plan.seconds(8192) for plan in ways)
     assert plans.left(ways, [half], 0) == pytest.approx(10 * (whole - spent) / spent)
-    done = [Passage(plan.name, 8192, position=[8192]) for plan in ways]
+    done = [RunSeries(plan.settings, plan.name, to_read=8192, context=[8192]) for plan in ways]
     assert plans.left(ways, done, 0) == pytest.approx(0, abs=1e-6)
 
 

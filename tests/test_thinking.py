@@ -11,7 +11,7 @@ import talking
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.series import Series
+from app.series import RunSeries
 from backend import Lab
 from backend.__main__ import main
 from backend.inference.embedding import SignalContext
@@ -140,7 +140,7 @@ def test_the_page_counts_the_answer(run, folder: str):
     for unit, produced in (("tokens", 5), ("words", 4)):
         asked = RunSettings(**ASKED | {"model": folder, "method": "prompted", "unit": unit, "target": 4})
         steps, finish = run(method="prompted", unit=unit, target=4)
-        series = Series.of(asked, [*steps, finish])
+        series = RunSeries.of(asked, [*steps, finish])
         assert series.produced[: finish.thinking_tokens] == [0] * finish.thinking_tokens
         assert series.produced[-1] == produced
 

@@ -1,34 +1,30 @@
-"""Runs and policies as charts: pure functions to Plotly data and layout, the same facts in words and in a table."""
+"""The live charts, one a file of this folder: pure functions from runs to Plotly data and layout, words and a table."""
 
-from app.charts.base import (
-    Chart,
-    Drawn,
-    axes,
-    cell,
-    distance_axis,
-    empty,
-    encode,
-    figure,
-    grows,
-    legend,
-    line,
-    mark_x,
-    overlaid,
-    room,
-    rounded,
-    signed,
-)
-from app.charts.entropy import entropy, entropy_table, layer_colour, layer_scale
-from app.charts.length import P_END_RANGE, P_END_TICKS, Past, length
-from app.charts.logits import head_logits, logits
-from app.charts.mask import mask
-from app.charts.palette import PALETTES, SERIES_COLOURS, resolve
-from app.charts.positions import positions, preview_tokens
-from app.charts.states import points, states, states_table
+from collections.abc import Sequence
 
-__all__ = [
-    "PALETTES", "P_END_RANGE", "P_END_TICKS", "SERIES_COLOURS", "Chart", "Drawn", "Past", "axes", "cell",
-    "distance_axis", "empty", "encode", "entropy", "entropy_table", "figure", "grows", "head_logits",
-    "layer_colour", "layer_scale", "legend", "length", "line", "logits", "mark_x", "mask", "overlaid", "points",
-    "positions", "preview_tokens", "resolve", "room", "rounded", "signed", "states", "states_table",
-]
+from app.charts.base import LiveChart, Tab, encode
+from app.series import RunSeries
+from backend.registry import Registry
+
+live_charts: Registry[LiveChart] = Registry(__name__, LiveChart)
+# What stands before a chart's name where it is shown on a tab.
+PREFIXES: dict[Tab, str] = {"generate": "", "compare": "c-", "long": "l-"}
+
+
+def shown(tab: Tab) -> list[LiveChart]:
+    """The charts of a tab, in order."""
+    return [chart for chart in live_charts if tab in chart.tabs]
+
+
+def previews(tab: Tab, runs: Sequence[RunSeries]) -> list[str]:
+    """The charts of a tab that show settings before anything runs, encoded: those of the runs."""
+    return [encode(chart.draw(runs)) for chart in shown(tab) if chart.preview]
+
+
+def parts(tab: Tab, runs: Sequence[RunSeries], frame: int = 0) -> dict[str, str]:
+    """The other charts of a tab, encoded, by name."""
+    return {
+        PREFIXES[tab] + chart.name: encode(chart.draw(runs), runs[0].run, frame)
+        for chart in shown(tab)
+        if not chart.preview
+    }

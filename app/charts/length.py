@@ -3,108 +3,126 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from app.charts.base import POINTS, Chart, axes, grows, line, mark_x, note, planned, room, signed, table_rows
-from app.series import Series, pick, sample
-
-P_END_RANGE = (-8, 0.3)
-P_END_TICKS = {1e-8: "10⁻⁸", 1e-4: "10⁻⁴", 1: "1"}
-
-
-@dataclass(frozen=True)
-class Past:
-    """What the length chart remembers of an earlier run of the same visitor."""
-
-    label: str
-    unit: str
-    tokens: int
-    produced: int
-    error: int | None
+from app.charts import drawing
+from app.charts.base import Chart, LiveChart, alone
+from app.charts.p_eos import CHANCES
+from app.series import PastRun, RunSeries, pick, sample
+from backend.settings import counted
 
 
-def length(series: Series, history: Sequence[Past] = ()) -> Chart:
-    """(a) Produced against target, p(EOS) and the stop it predicts, the error, and where earlier runs ended."""
-    at, chances = sample(len(series), POINTS), sample(len(series.p_eos), POINTS)
-    x, produced, target = at + 1, pick(series.produced, at), pick(series.target, at)
-    unit, p_end = series.settings.goal_unit, pick(series.p_eos, chances).astype(np.float32)
+class Length(LiveChart):
+    """What is produced by each token, against the target."""
+
+    name = "length"
+    title = "Length"
+    tabs = {
+        "generate": "Against the target, with the chance to end",
+        "compare": "Produced against tokens generated; dashed is the target",
+    }
+    order = 10
+
+    def draw(self, runs: Sequence[RunSeries]) -> Chart:
+        run = alone(runs)
+        return _together(runs) if run is None else _alone(run)
+
+
+def _alone(run: RunSeries) -> Chart:
+    """Produced against target, p(EOS) and the stop it predicts, the error, and where earlier runs ended."""
+    at, chances = sample(len(run), drawing.POINTS), sample(len(run.p_eos), drawing.POINTS)
+    x, produced, target = at + 1, pick(run.produced, at), pick(run.target, at)
+    unit, p_eos = run.settings.goal_unit, pick(run.p_eos, chances).astype(np.float32)
     data = [
-        line(chances + 1, p_end, "@c2", "p(end)", width=1.2, yaxis="y2", hover="%{y:.2~g}"),
-        line(x, produced, "@c1", f"{unit} produced", width=2.6),
+        drawing.line(chances + 1, p_eos, "@c2", "p(end)", width=1.2, yaxis="y2", hover="%{y:.2~g}"),
+        drawing.line(x, produced, "@c1", f"{unit} produced", width=2.6),
     ]
     if np.isfinite(target).any():
-        data.append(line(x, target, "@ink", "target", width=1.4, dash="dash", shape="hv"))
-    past = [run for run in history if run.unit == unit]
+        data.append(drawing.line(x, target, "@ink", "target", width=1.4, dash="dash", shape="hv"))
+    past = [earlier for earlier in run.past if earlier.unit == unit]
     if past:
         data.append(_past_points(past))
-    layout = axes("tokens generated", unit)
+    layout = drawing.axes("tokens generated", unit)
     layout["yaxis"]["rangemode"] = "tozero"
-    layout["yaxis2"] = {
+    layout["yaxis2"] = CHANCES | {
         "overlaying": "y",
         "side": "right",
-        "type": "log",
-        "range": list(P_END_RANGE),
         "showgrid": False,
         "fixedrange": True,
-        "tickvals": list(P_END_TICKS),
-        "ticktext": list(P_END_TICKS.values()),
         "color": "@c2",
         "title": {"text": "p(end)", "standoff": 4},
         "automargin": True,
         "ticklabeloverflow": "allow",
     }
-    if series.finish is None and len(series):
-        grows(layout["xaxis"], planned(series))
-        grows(layout["yaxis"], target[-1] if produced[-1] <= target[-1] else room(produced[-1]))
-    stop = series.predicted_stop() if series.finish is None else None
-    if stop is not None and stop <= series.settings.max_new_tokens:
-        mark_x(layout, stop, "@c2", f"ends ≈ {stop:.0f}")
+    if run.finish is None and len(run):
+        drawing.grows(layout["xaxis"], drawing.planned(run))
+        drawing.grows(layout["yaxis"], target[-1] if produced[-1] <= target[-1] else drawing.room(produced[-1]))
+    stop = run.predicted_stop() if run.finish is None else None
+    if stop is not None and stop <= run.settings.max_new_tokens:
+        drawing.mark_x(layout, stop, "@c2", f"ends ≈ {stop:.0f}")
     if len(at) and np.isfinite(target[-1]):
-        layout["annotations"].append(note(0, 1.02, _error_words(series), "left"))
-    return Chart(
-        data,
-        layout,
-        _length_summary(series, stop),
-        ("token", unit, "target", "p(end)"),
-        table_rows(x, produced, target, pick(series.p_eos, at)),
-    )
+        layout["annotations"].append(drawing.note(0, 1.02, _error_words(run), "left"))
+    rows = drawing.table_rows(x, produced, target, pick(run.p_eos, at))
+    return Chart(data, layout, _summary(run, stop), ("token", unit, "target", "p(end)"), rows)
 
 
-def _past_points(past: Sequence[Past]) -> dict[str, Any]:
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": "earlier runs",
-        "x": [run.tokens for run in past],
-        "y": [run.produced for run in past],
-        "marker": {"size": 8, "symbol": "circle-open", "color": "@old", "line": {"width": 1.6, "color": "@old"}},
-        "text": [run.label + ("" if run.error is None else f", error {signed(run.error)}") for run in past],
-        "hovertemplate": "%{text}<extra>earlier run</extra>",
-    }
+def _together(runs: Sequence[RunSeries]) -> Chart:
+    """Produced against tokens generated, each with its target, and where each ended."""
+    units = {run.settings.goal_unit for run in runs if len(run)}
+    layout = drawing.axes("tokens generated", f"produced, {units.pop()}" if len(units) == 1 else "produced")
+    layout["yaxis"]["rangemode"] = "tozero"
+    data, rows = drawing.overlaid(runs, _line)
+    return drawing.together(runs, layout, data, rows, ("tokens", "produced", "target", "error", "tokens/s"), _words)
 
 
-def _error_words(series: Series) -> str:
-    error, unit = series.error, series.settings.goal_unit
+def _line(colour: str, run: RunSeries) -> drawing.Drawn | None:
+    if not len(run):
+        return None
+    at = sample(len(run), drawing.FEWER)
+    target = pick(run.target, at)
+    data = [drawing.line(at + 1, pick(run.produced, at), colour, run.name, width=2.4)]
+    if np.isfinite(target).any():
+        data.append(drawing.line(at + 1, target, colour, f"{run.name}: target", width=1.2, dash="dash"))
+    if run.finish is not None:
+        end = {"size": 9, "color": colour, "symbol": "circle"}
+        data.append(drawing.marks([len(run)], [run.produced[-1]], f"{run.name}: end", end, ""))
+    error = "" if run.error is None else run.error
+    return data, [run.label, len(run), run.produced[-1], run.target[-1] or "", error, round(run.speed, 1)]
+
+
+def _words(label: str, tokens: int, produced: int, target: int | str, error: int | str, speed: float) -> str:
+    ended = f" (error {drawing.signed(error)})" if isinstance(error, int) else ""
+    return f"{label} {counted(tokens, 'tokens')}{ended}"
+
+
+def _past_points(past: Sequence[PastRun]) -> dict[str, Any]:
+    x, y = [run.tokens for run in past], [run.produced for run in past]
+    marker = {"size": 8, "symbol": "circle-open", "color": "@old", "line": {"width": 1.6, "color": "@old"}}
+    words = [run.label + ("" if run.error is None else f", error {drawing.signed(run.error)}") for run in past]
+    return drawing.marks(x, y, "earlier runs", marker, "%{text}<extra>earlier run</extra>") | {"text": words}
+
+
+def _error_words(run: RunSeries) -> str:
+    error, unit = run.error, run.settings.goal_unit
     if error is None:
         return ""
-    if series.finish is not None:
-        return f"<b>{signed(error)}</b> {unit} at the end"
-    return f"{-error:,} {unit} to go" if error < 0 else f"{signed(error)} {unit}"
+    if run.finish is not None:
+        return f"<b>{drawing.signed(error)}</b> {unit} at the end"
+    return f"{-error:,} {unit} to go" if error < 0 else f"{drawing.signed(error)} {unit}"
 
 
-def _length_summary(series: Series, stop: float | None) -> str:
-    if not len(series):
+def _summary(run: RunSeries, stop: float | None) -> str:
+    if not len(run):
         return "Nothing has been generated yet."
-    unit, error = series.settings.goal_unit, series.error
-    words = f"{series.produced[-1]:,} {unit} produced"
+    unit, error = run.settings.goal_unit, run.error
+    words = f"{run.produced[-1]:,} {unit} produced"
     if error is None:
         words += " without a target"
     else:
-        words += f", target {series.target[-1]:,}, error {signed(error)}"
-    if series.finish is None:
-        near = stop is not None and stop <= series.settings.max_new_tokens
+        words += f", target {run.target[-1]:,}, error {drawing.signed(error)}"
+    if run.finish is None:
+        near = stop is not None and stop <= run.settings.max_new_tokens
         words += f"; p(end) points to an end near token {stop:,.0f}" if near else "; p(end) shows no end before the cap"
     return words + "."

@@ -44,6 +44,7 @@ for _theme, _skip in (("light", 0), ("dark", 2)):
     PALETTES[_theme] |= {f"layer{i}": colour for i, colour in enumerate(VIRIDIS[_skip : _skip + 7])}
     PALETTES[_theme] |= {f"place{i}": colour for i, colour in enumerate(CIVIDIS[_skip : _skip + 8])}
 SERIES_COLOURS = ("@c1", "@c2", "@c3", "@c4", "@muted", "@c5", "@c6")
+SYMBOLS = ("circle", "diamond", "square", "cross", "triangle-up", "x", "star")
 LAYER_SCALE: list[list[Any]] = [[i / 6, f"@layer{i}"] for i in range(7)]
 PLACE_SCALE: list[list[Any]] = [[i / 7, f"@place{i}"] for i in range(8)]
 

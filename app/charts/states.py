@@ -2,28 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from app.charts.base import Chart, axes, colour_bar, empty, note, rounded, table_rows
-from app.charts.palette import PLACE_SCALE
-from app.series import Series, pick, sample
+from app.charts import drawing
+from app.charts.base import SLOW, Chart, LiveChart, alone, of_texts
+from app.charts.palette import PLACE_SCALE, SERIES_COLOURS, SYMBOLS
+from app.series import RunSeries, pick, sample
 from backend.measures.principal_components import components
 
-STATES = 360
+# States that are drawn of a response with its prompt, and of a text.
+STATES, OF_A_TEXT = 360, 240
 
 
-def states(series: Series) -> Chart:
-    """(d) The first two principal components of the first layer's states, coloured by position (002 fig. 1)."""
-    layout = axes("first component", "second component")
-    positions, vectors, prompt = states_table(series)
+class States(LiveChart):
+    """The first two principal components of the first layer's states (002 fig. 1)."""
+
+    name = "states"
+    title = "First-layer states"
+    tabs = {
+        "generate": "Two principal components, coloured by position",
+        "compare": "One plane for all settings",
+        "long": "One plane for all readings, each with a symbol of its own",
+    }
+    order = 60
+    period = SLOW
+
+    def draw(self, runs: Sequence[RunSeries]) -> Chart:
+        run = alone(runs)
+        return _together(runs) if run is None else _alone(run)
+
+
+def _alone(run: RunSeries) -> Chart:
+    """The first two principal components of the first layer's states, coloured by position (002 fig. 1)."""
+    layout = drawing.axes("first component", "second component")
+    positions, vectors, prompt = table(run)
     if len(vectors) < 3:
-        return Chart(
-            [], empty(layout, "states appear while the model writes"), "Too few states were recorded for a PCA."
-        )
+        return drawing.empty(layout, "states appear while the model writes", "Too few states were recorded for a PCA.")
     model = components(vectors)
-    plane = rounded(model.transform(vectors), 3)
+    plane = drawing.rounded(model.transform(vectors), 3)
     top = int(positions.max())
     data = [
         points(plane[chosen], positions[chosen], name, symbol, 0, top, bar=name == "prompt" or not prompt.any())
@@ -32,51 +51,60 @@ def states(series: Series) -> Chart:
     ]
     layout["hovermode"] = "closest"
     first, second = model.explained_variance_ratio_
-    layout["annotations"].append(note(0, 1.02, "● prompt   ◆ response", "left"))
+    layout["annotations"].append(drawing.note(0, 1.02, "● prompt   ◆ response", "left"))
     summary = (
         f"{len(vectors)} first-layer states; the two components hold {first:.0%} and {second:.0%} of their variance."
     )
     order = np.argsort(positions)
-    rows = table_rows(positions[order], plane[order, 0], plane[order, 1])
+    rows = drawing.table_rows(positions[order], plane[order, 0], plane[order, 1])
     return Chart(data, layout, summary, ("position", "first component", "second component"), rows)
+
+
+def _together(runs: Sequence[RunSeries]) -> Chart:
+    """The states of all runs in the plane of their common two components: a colour a run, or a symbol a text."""
+    texts = of_texts(runs)
+    layout = drawing.axes("first component", "second component")
+    layout["hovermode"] = "closest"
+    tables = [(colour, run, *table(run)) for colour, run in zip(SERIES_COLOURS, runs, strict=False) if run.states]
+    if sum(len(vectors) for *_, vectors, _ in tables) < 3:
+        doing = "text is read" if texts else "model writes"
+        return drawing.empty(layout, f"states appear while the {doing}", "Too few states for a PCA.")
+    model = components(np.concatenate([vectors for *_, vectors, _ in tables]))
+    top = max(int(positions.max()) for _, _, positions, _, _ in tables)
+    data: list[dict[str, Any]] = []
+    rows: list[list[Any]] = []
+    for symbol, (colour, run, positions, vectors, _) in zip(SYMBOLS, tables, strict=False):
+        plane = drawing.rounded(model.transform(vectors), 3)
+        drawn = points(plane, positions, run.name, symbol if texts else "circle", 0, top, bar=texts and not data)
+        data.append(drawn if texts else drawn | {"marker": {"size": 5, "color": colour, "opacity": 0.75}})
+        rows.append([run.label, len(vectors), drawing.cell(plane[:, 0].mean()), drawing.cell(plane[:, 1].mean())])
+    first, second = model.explained_variance_ratio_
+    every = "readings" if texts else "settings"
+    chart = drawing.together(runs, layout, data, rows, ("states", "mean of first", "mean of second"), lambda *_: "")
+    chart.summary = f"One PCA over all {every}; its components hold {first:.0%} and {second:.0%} of the variance."
+    return chart
 
 
 def points(
     plane: np.ndarray, positions: np.ndarray, name: str, symbol: str, low: float, high: float, bar: bool
 ) -> dict[str, Any]:
     """Points [k, 2] coloured by position on a scale from `low` to `high`; bar: with the scale beside the chart."""
-    marker: dict[str, Any] = {
-        "size": 6,
-        "symbol": symbol,
-        "color": positions,
-        "cmin": low,
-        "cmax": high,
-        "colorscale": PLACE_SCALE,
-        "showscale": bar,
-        "line": {"width": 0.5, "color": "@paper"},
-    }
+    marker = {"size": 6, "symbol": symbol, "line": {"width": 0.5, "color": "@paper"}, "color": positions}
+    marker |= {"cmin": low, "cmax": high, "colorscale": PLACE_SCALE, "showscale": bar}
     if bar:
-        marker["colorbar"] = colour_bar("position")
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "x": plane[:, 0],
-        "y": plane[:, 1],
-        "name": name,
-        "customdata": positions,
-        "marker": marker,
-        "hovertemplate": f"{name}, position %{{customdata}}<extra></extra>",
-    }
+        marker["colorbar"] = drawing.colour_bar("position")
+    hover = f"{name}, position %{{customdata}}<extra></extra>"
+    return drawing.marks(plane[:, 0], plane[:, 1], name, marker, hover) | {"customdata": positions}
 
 
-def states_table(series: Series) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def table(run: RunSeries) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Positions [k], states [k, d] (float32) and whether each belongs to the prompt [k]."""
-    if not series.states:
+    if not run.states:
         return np.zeros(0, np.int64), np.zeros((0, 0), np.float32), np.zeros(0, bool)
-    at = sample(len(series.states), STATES // 2)
-    positions = pick(series.context, at).astype(np.int64)
-    vectors = np.array([series.states[i] for i in at], dtype=np.float32)
-    reading = series.reading
+    at = sample(len(run.states), OF_A_TEXT if run.to_read else STATES // 2)
+    positions = pick(run.state_positions, at).astype(np.int64)
+    vectors = np.array([run.states[i] for i in at], dtype=np.float32)
+    reading = run.reading
     if reading is None or not reading.states.size:
         return positions, vectors, np.zeros(len(at), dtype=bool)
     rows = sample(len(reading.positions), STATES // 2)

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any, get_args
+from typing import Any, Final, get_args
 
 import gradio as gr
 
-from app import charts, controls, live, model, overlays, text, toasts
+from app import charts, controls, live, model, text, toasts
 from app.buttons import QUIET, Buttons
 from app.frames import Frame
 from app.model import ModelChoice, narrowed
 from app.numbers import in_range
-from app.overlays import Named
 from app.runs import Run, Runs
+from app.series import RunSeries
 from app.share import settings_of
 from app.tabs.generate import Adapters
-from app.view import ended_words, ending, follow_all, sentence, told
+from app.view import View, ended_words, ending, follow_all, sentence, told
 from backend.inference.control import Control
 from backend.methods import methods
 from backend.models.capabilities import Capabilities
@@ -33,7 +33,7 @@ from backend.settings import (
 )
 from backend.steps import Progress
 
-PLACE = "compare"
+PLACE: Final = "compare"
 NAMES = ("A", "B", "C", "D")
 PERIOD = 0.33
 LAYER = 12
@@ -44,13 +44,6 @@ DEFAULTS = (
     {"pic": "none", "ratio": 1.0, "window": 32},
     {"pic": "dynamic", "ratio": 4.0, "window": 0},
     {"pic": "naive", "ratio": 2.0, "window": 0},
-)
-CHARTS: tuple[tuple[str, str, str, Callable[[Sequence[Named]], charts.Chart]], ...] = (
-    ("c-length", "Length", "Produced against tokens generated; dashed is the target", overlays.length),
-    ("c-end", "Chance to end", "Probability that the next token ends the response", overlays.p_end),
-    ("c-entropy", "Attention entropy", "Mean over layers and heads; dashed is the ceiling", overlays.entropy),
-    ("c-logits", "Attention logits", "Mean score of one head by perceived distance", overlays.logits),
-    ("c-states", "First-layer states", "One plane for all settings", overlays.states),
 )
 
 
@@ -82,17 +75,11 @@ def build(lab: Any, runs: Runs, adapters: Adapters, opens: Callable[..., Any]) -
     own = [part for slot in slots for part in slot.inputs]
     inputs = [*choice.inputs, *common, slots_shown, *own]
     with gr.Row(elem_classes=["ll-grid", "ll-large"]):
-        for name, title, hint, _ in CHARTS:
-            live.chart(name, title, hint)
-        preview = live.chart(
-            "c-positions",
-            "Perceived positions",
-            "How far each earlier token seems from the last one",
-            _preview(_settings([part.value for part in inputs])),
-        )
-    stream = live.stream(Frame({name: charts.encode(draw([])) for name, *_, draw in CHARTS}))
+        opening = [view.series for view in _views(_settings([part.value for part in inputs]))]
+        previews = live.charts(PLACE, opening)
+    stream = live.stream(Frame(charts.parts(PLACE, opening)))
 
-    _follow_form(choice, inputs, slots_shown, columns, preview)
+    _follow_form(choice, inputs, slots_shown, columns, previews)
     _follow(choice, lab, adapters, slots, opens)
     labels = {name: part.label for name, part in zip((*COMMON, *OWN), [*choice.inputs, *common, *own], strict=False)}
     # What the methods that have one aim at stands in the same box.
@@ -142,8 +129,9 @@ def _slots(methods: list[tuple[str, str]], choice: ModelChoice) -> tuple[list[Sl
 
 
 def _follow_form(
-    choice: ModelChoice, inputs: Sequence[Any], slots_shown: gr.Radio, columns: Sequence[gr.Column], preview: gr.HTML
-) -> None:
+    choice: ModelChoice, inputs: Sequence[Any], slots_shown: gr.Radio, columns: Sequence[gr.Column],
+    previews: Sequence[gr.HTML],
+) -> None:  # fmt: skip
     """Shows as many settings as are chosen, and what each makes of positions."""
     cap, quiet = inputs[COMMON.index("max_new_tokens")], QUIET | {"queue": False}
     slots_shown.change(
@@ -151,9 +139,9 @@ def _follow_form(
     )
     gr.on(
         [part.change for part in [choice.model, cap, *inputs[len(COMMON) :]]],
-        _previewing,
+        _previewer(previews),
         inputs,
-        [preview],
+        previews,
         trigger_mode="always_last",
         js=in_range(inputs),
         # A compression that another model takes away comes here before the layer that it takes away as well.
@@ -244,34 +232,37 @@ def _frames(lab: Any, chosen: Sequence[RunSettings], run: Run) -> Iterator[Frame
     """The texts, the charts and what is going on, until all settings ran or a stop."""
     texts: dict[str, tuple[Any, ...]] = dict.fromkeys((f"text-c-{name.lower()}" for name in NAMES), ())
     frames = count(1)
-    for views in follow_all(lab, chosen, run, period=PERIOD):
-        named = [
-            Named(name, describe(settings), view.series)
-            for name, settings, view in zip(NAMES, chosen, views, strict=False)
-        ]
-        for name, one in zip(texts, named, strict=False):
-            texts[name] = text.pieces(one.series, texts[name])
-        begun = [one for one in named if len(one.series)]
-        parts = _drawn(begun, next(frames), views[0].training_length) if begun else {}
+    for views in follow_all(lab, _views(chosen), run, period=PERIOD):
+        series = [view.series for view in views]
+        for name, one in zip(texts, series, strict=False):
+            texts[name] = text.pieces(one, texts[name])
+        parts = charts.parts(PLACE, series, next(frames)) if any(map(len, series)) else {}
         coming = next((view.progress for view in views if view.progress), None)
-        yield Frame(parts | {"compare": live.fill(**_figures(named, coming))}, dict(texts), running=True)
+        yield Frame(parts | {"compare": live.fill(**_figures(series, coming))}, dict(texts), running=True)
 
 
-def _figures(named: Sequence[Named], coming: Progress | None) -> dict[str, Any]:
+def _views(chosen: Sequence[RunSettings]) -> list[View]:
+    """Each setting's view, with its letter."""
+    return [
+        View(settings, name=name, words=describe(settings)) for name, settings in zip(NAMES, chosen, strict=False)
+    ]
+
+
+def _figures(runs: Sequence[RunSeries], coming: Progress | None) -> dict[str, Any]:
     """The strip above the texts: all settings together. coming: how near one of them is to its first token."""
-    writing = [one.name for one in named if one.series.finish is None]
-    ended = [(one, one.series.finish) for one in named if one.series.finish]
-    speed = sum(one.series.speed or 0 for one in named if one.series.finish is None)
-    done = [1 if one.series.finish else len(one.series) / one.series.settings.max_new_tokens for one in named]
+    writing = [one.name for one in runs if one.finish is None]
+    ended = [(one, one.finish) for one in runs if one.finish]
+    speed = sum(one.speed or 0 for one in runs if one.finish is None)
+    done = [1 if one.finish else len(one) / one.settings.max_new_tokens for one in runs]
     states = {ending(finish) for _, finish in ended}
     return {
         "setting": ", ".join(writing) or "–",
-        "tokens": f"{sum(len(one.series) for one in named):,}",
+        "tokens": f"{sum(len(one) for one in runs):,}",
         "speed": f"{speed:.0f}" if speed else "–",
         "progress": sum(done) / len(done),
         "state": "busy" if writing else "bad" if "bad" in states else "good",
         "message": " ".join(
-            f"{one.name}, {one.words}: {_lowered(ended_words(finish, one.series.settings))}" for one, finish in ended
+            f"{one.name}, {one.words}: {_lowered(ended_words(finish, one.settings))}" for one, finish in ended
         )
         or (told(coming)["message"] if coming else ""),
     }
@@ -279,15 +270,6 @@ def _figures(named: Sequence[Named], coming: Progress | None) -> dict[str, Any]:
 
 def _lowered(words: str) -> str:
     return words[:1].lower() + words[1:]
-
-
-def _drawn(named: Sequence[Named], frame: int, training_length: int | None) -> dict[str, str]:
-    run = named[0].series.run
-    drawn = {
-        name: draw(named) if draw is not overlays.logits else overlays.logits(named, training_length)
-        for name, *_, draw in CHARTS
-    }
-    return {name: charts.encode(chart, run, frame) for name, chart in drawn.items()}
 
 
 def _settings(values: Sequence[Any]) -> list[RunSettings]:
@@ -312,18 +294,17 @@ def _left_alone(method: Method, name: str) -> dict[str, int]:
     return {"initial": found.initial, "recent": found.recent} if found else {"recent": 64}
 
 
-def _previewing(*values: Any) -> Any:
-    chosen = [*values]
-    chosen[COMMON.index("prompt")] = "…"
-    try:
-        return _preview(_settings(chosen))
-    except ValueError:
-        return gr.skip()
+def _previewer(previews: Sequence[gr.HTML]) -> Callable[..., Any]:
+    def preview(*values: Any) -> Any:
+        chosen = [*values]
+        chosen[COMMON.index("prompt")] = "…"
+        try:
+            runs = [view.series for view in _views(_settings(chosen))]
+        except ValueError:
+            return gr.skip()
+        return dict(zip(previews, charts.previews(PLACE, runs), strict=True))
 
-
-def _preview(settings: Sequence[RunSettings]) -> str:
-    named = [(name, describe(chosen), chosen) for name, chosen in zip(NAMES, settings, strict=False)]
-    return charts.encode(overlays.positions(named, overlays.common_length(settings)))
+    return preview
 
 
 def describe(settings: RunSettings) -> str:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import gradio as gr
 
 from app import charts, controls, live, model, presets, replay, toasts
 from app.buttons import QUIET, Buttons
-from app.charts import Past
 from app.controls import Form
 from app.exports import EXPORTS, exporter
 from app.frames import Frame
@@ -19,7 +18,7 @@ from app.model import ModelChoice
 from app.numbers import in_range
 from app.replay import Replay
 from app.runs import Runs
-from app.series import Series
+from app.series import PastRun, RunSeries
 from app.share import from_query, to_query
 from app.store import Store
 from app.view import FIELDS, View, follow, sentence
@@ -28,14 +27,8 @@ from backend.methods import methods
 from backend.record.trace import Trace, TraceError
 from backend.settings import MAX_TARGET, RunSettings
 
-PLACE = "generate"
+PLACE: Final = "generate"
 WRAP_UP = {"tokens": 15, "words": 12, "characters": 70}
-CHARTS = (
-    ("length", "Length", "Against the target, with the chance to end"),
-    ("entropy", "Attention entropy", "By layer, under its ceiling ln(attended)"),
-    ("logits", "Attention logits", "One head before softmax, by perceived distance"),
-    ("states", "First-layer states", "Two principal components, coloured by position"),
-)
 # Why each length method cannot be used on a model, or None where it can.
 Adapters = Callable[[str], Mapping[Any, str | None]]
 
@@ -82,7 +75,7 @@ def build(lab: Any, runs: Runs, adapters: Adapters, store: Store, opens: Callabl
     _veiling(parts, runs, first)
     gr.on(
         [part.change for part in form.policy],
-        _previewer(form),
+        _previewer(form, parts.previews),
         form.inputs,
         parts.previews,
         queue=False,
@@ -149,28 +142,17 @@ def _layout(
             live.response("run", "Response")
             stream = live.stream(View.of(first).frame() if first else None)
             with gr.Row(elem_classes=["ll-grid"]):
-                for chart in CHARTS:
-                    live.chart(*chart)
-                preview = preview_values(settings)
-                positions = live.chart(
-                    "positions",
-                    "Perceived positions",
-                    "How far each earlier token seems from the last one",
-                    value=preview[0],
-                )
-                mask = live.chart(
-                    "mask", "Shape of the mask", "Which token sees which, and how far it seems", value=preview[1]
-                )
+                previews = live.charts(PLACE, [RunSeries(settings)])
     view.change(None, [view], None, js="(v) => document.body.classList.toggle('advanced', v === 'Advanced')")
     reset.click(lambda: form.values({}), None, form.inputs, **QUIET)
     buttons = Buttons(PLACE, go, stop, [wrap], resting)
-    return Parts(form, buttons, wrap, queue, figures, stream, [positions, mask], gr.State([]), gr.State(None))
+    return Parts(form, buttons, wrap, queue, figures, stream, previews, gr.State([]), gr.State(None))
 
 
 def _generation(parts: Parts, lab: Any, runs: Runs) -> None:
     """Generate, and Stop."""
 
-    def write(request: gr.Request, past: list[Past], *values: Any) -> Iterator[list[Any]]:
+    def write(request: gr.Request, past: list[PastRun], *values: Any) -> Iterator[list[Any]]:
         try:
             settings = parts.form.settings(values)
             with runs.started(request.session_hash, Control(), PLACE) as run:
@@ -265,27 +247,22 @@ def same_run(asked: RunSettings, shown: Trace) -> bool:
     return asked.model_dump(exclude=free) == shown.settings.model_dump(exclude=free)
 
 
-def near_target(series: Series) -> int:
+def near_target(series: RunSeries) -> int:
     """A target for a run that is to end soon, never beyond the one it has."""
     goal = series.produced[-1] + WRAP_UP[series.settings.goal_unit]
     return min(goal, series.target[-1] or MAX_TARGET)
 
 
-def preview_values(settings: RunSettings) -> list[str]:
-    """Values of the two charts of a policy."""
-    tokens = charts.preview_tokens(settings)
-    return [charts.encode(charts.positions(settings, tokens)), charts.encode(charts.mask(settings, tokens))]
-
-
-def _previewer(form: Form) -> Callable[..., list[Any]]:
-    def preview(*values: Any) -> list[Any]:
+def _previewer(form: Form, previews: Sequence[gr.HTML]) -> Callable[..., Any]:
+    def preview(*values: Any) -> Any:
         chosen = dict(zip(form.parts, values, strict=True))
         # An empty prompt is no reason to hide what the policy does.
         chosen["prompt"] = (chosen["prompt"] or "").strip() or "…"
         try:
-            return preview_values(form.settings(list(chosen.values())))
+            run = RunSeries(form.settings(list(chosen.values())))
+            return dict(zip(previews, charts.previews(PLACE, [run]), strict=True))
         except ValueError:
-            return [gr.skip(), gr.skip()]
+            return gr.skip()
 
     return preview
 

@@ -6,23 +6,24 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import gradio as gr
 import orjson
 
-from app import charts, controls, live, model, passages, plans, toasts
+from app import charts, controls, live, model, plans, toasts
 from app.buttons import QUIET, Buttons
 from app.frames import Frame
-from app.passages import Passage
 from app.plans import NOTHING, NUMBER, POLICIES, WRITE, Task
 from app.runs import Runs
+from app.series import RunSeries
 from app.view import sentence
 from backend.inference.control import Control
 from backend.models.capabilities import Capabilities
 from backend.refused import Refused
+from backend.settings import RunSettings
 
-PLACE = "long"
+PLACE: Final = "long"
 LAYER = 12
 HINT = (
     "After each reading the model writes what it finds likeliest, or answers what number the text hides: then a window "
@@ -31,14 +32,6 @@ HINT = (
 MAX_BYTES = 2_000_000
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)
 BUILT_IN, OWN = "Python's reference topics (built in)", "My own text"
-CHARTS = (
-    ("l-nll", "Likelihood", "Nats per token of the text, by position: lower is better"),
-    ("l-entropy", "Attention entropy", "Mean over layers and heads; dashed is the ceiling"),
-    ("l-logits", "Attention logits", "Mean score of one head by perceived distance"),
-    ("l-states", "First-layer states", "One plane for all readings, each with a symbol of its own"),
-    ("l-speed", "Speed", "Tokens read per second"),
-    ("l-memory", "Memory", "Size of the key/value cache"),
-)
 FIGURES = (
     ("policy", "Policy"),
     ("read", "Tokens read"),
@@ -47,6 +40,8 @@ FIGURES = (
     ("memory", "Cache"),
     ("left", "Time left"),
 )
+# What the charts show before a text is read.
+NOTHING_READ = (RunSeries(RunSettings(prompt="…"), "Plain", to_read=1),)
 
 
 def build(lab: Any, runs: Runs, opens: Callable[..., Any]) -> None:
@@ -63,9 +58,8 @@ def build(lab: Any, runs: Runs, opens: Callable[..., Any]) -> None:
     queue = gr.HTML("", apply_default_css=False, elem_classes=["ll", "ll-queue"])
     live.answers("l-answers", "What the model goes on with", HINT)
     with gr.Row(elem_classes=["ll-grid", "ll-large"]):
-        for chart in CHARTS:
-            live.chart(*chart)
-    stream = live.stream(Frame(_drawn([], None)))
+        live.charts(PLACE, NOTHING_READ)
+    stream = live.stream(Frame(charts.parts(PLACE, NOTHING_READ)))
     asked: list[Any] = [length, window, sinks, ratio, policies, choice.model]
     opens(_estimate, asked, [about], queue=False, **QUIET)
     for part in asked:
@@ -152,14 +146,13 @@ def _read(
             run.stream.show(_frame({"state": "busy", "message": "The text is being cut into tokens …"}))
             first = ways[0].settings
             todo = plans.task(lab, _checked(own if source == OWN else built_in()), first, length, then, depth / 100)
-            trained = lab.capabilities(first.model, first.precision).training_length
-            readings: list[Passage] = []
+            readings: list[RunSeries] = []
             since = time.monotonic()
             for readings in plans.readings(lab, todo, ways, control):
                 seconds = plans.left(ways, readings, since)
-                drawn = _drawn(readings, trained, id(run)) | _answers(todo, readings)
+                drawn = _drawn(readings) | _answers(todo, readings)
                 run.stream.show(_frame(_figures(readings[-1], seconds, control.stopped), drawn))
-            drawn = _drawn(readings, trained, id(run)) | _answers(todo, readings)
+            drawn = _drawn(readings) | _answers(todo, readings)
             yield _frame(_ended(readings, control.stopped), drawn).encode()
     except Exception as error:
         words = sentence(error)
@@ -217,21 +210,12 @@ def _allowed(can: Capabilities, chosen: Sequence[str]) -> dict[str, Any]:
     return {"choices": names, "value": [name for name in chosen if name in names], "info": info or None}
 
 
-def _drawn(readings: Sequence[Passage], trained: int | None, run: int = 0) -> dict[str, str]:
+def _drawn(readings: Sequence[RunSeries]) -> dict[str, str]:
     """Values of the charts by name."""
-    drawn = [
-        passages.nll(readings, trained),
-        passages.entropy(readings),
-        passages.logits(readings, trained),
-        passages.states(readings),
-        passages.speed(readings),
-        passages.memory(readings),
-    ]
-    frame = sum(reading.read for reading in readings)
-    return {name: charts.encode(chart, run, frame) for (name, *_), chart in zip(CHARTS, drawn, strict=True)}
+    return charts.parts(PLACE, readings or NOTHING_READ, sum(reading.read for reading in readings))
 
 
-def _answers(todo: Task, readings: Sequence[Passage]) -> dict[str, str]:
+def _answers(todo: Task, readings: Sequence[RunSeries]) -> dict[str, str]:
     """What was written after each reading, under what the text says itself."""
     rows = [["The number" if todo.number else "The text itself", todo.own, ""]] if todo.own else []
     for reading in readings:
@@ -245,32 +229,32 @@ def _frame(figures: dict[str, Any], drawn: dict[str, str] | None = None) -> Fram
     return Frame((drawn or {}) | {"long": live.fill(**figures)}, running=figures["state"] == "busy")
 
 
-def _figures(reading: Passage, seconds: float, stopped: bool) -> dict[str, Any]:
+def _figures(reading: RunSeries, seconds: float, stopped: bool) -> dict[str, Any]:
     doing = "Writing after" if reading.written else "Reading"
     return {
         "policy": reading.name,
         "read": f"{reading.read:,}",
         "perplexity": f"{reading.perplexity:,.4g}",
-        "speed": f"{reading.speed[-1]:,.0f}",
-        "memory": f"{reading.cache[-1] / 2**20:.1f} MiB",
+        "speed": f"{reading.throughput[-1]:,.0f}",
+        "memory": f"{reading.cache_bytes[-1] / 2**20:.1f} MiB",
         "left": _duration(seconds),
-        "progress": reading.read / reading.wanted,
+        "progress": reading.read / reading.to_read,
         "state": "busy",
-        "message": "Stopping …" if stopped else f"{doing} {reading.wanted:,} tokens: {reading.name}",
+        "message": "Stopping …" if stopped else f"{doing} {reading.to_read:,} tokens: {reading.name}",
     }
 
 
-def _ended(readings: Sequence[Passage], stopped: bool) -> dict[str, Any]:
+def _ended(readings: Sequence[RunSeries], stopped: bool) -> dict[str, Any]:
     if not readings:
         return {"state": "good", "message": "Stopped before anything was read."}
     words = "Stopped: what was read so far is shown." if stopped else _conclusion(readings)
     return _figures(readings[-1], 0, stopped) | {"left": "–", "state": "good", "message": words}
 
 
-def _conclusion(readings: Sequence[Passage]) -> str:
+def _conclusion(readings: Sequence[RunSeries]) -> str:
     sentences = [
-        f"{reading.name} perplexity {reading.perplexity:,.4g}, {reading.speed[-1]:,.0f} tokens/s at the end, "
-        f"{reading.cache[-1] / 2**20:.1f} MiB of cache"
+        f"{reading.name} perplexity {reading.perplexity:,.4g}, {reading.throughput[-1]:,.0f} tokens/s at the end, "
+        f"{reading.cache_bytes[-1] / 2**20:.1f} MiB of cache"
         for reading in readings
     ]
     return f"Over {readings[0].read:,} tokens: {'; '.join(sentences)}."

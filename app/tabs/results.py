@@ -9,7 +9,8 @@ from typing import Any
 
 import gradio as gr
 
-from app import charts, computation, diagnoses, live, perplexity, results
+from app import computation, diagnoses, live, perplexity, results
+from app.charts.base import encode
 from app.results import LINK, Figure
 from backend.evaluation.report import HEAD, Section, sections
 
@@ -59,7 +60,7 @@ def _charts(files: Sequence[tuple[str, Callable[[Mapping[str, Any]], list[Figure
     if drawn:
         with gr.Row(elem_classes=["ll-grid", "ll-large", "ll-results"]):
             for name, (title, hint, chart) in drawn:
-                live.chart(name, title, hint, charts.encode(chart))
+                live.chart(name, title, hint, encode(chart))
 
 
 def _drawn(name: str, draw: Callable[[Mapping[str, Any]], list[Figure]]) -> list[Figure]:

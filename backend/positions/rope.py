@@ -1,4 +1,7 @@
-"""Rotary position embedding of real-valued frames."""
+"""Rotary position embedding of real-valued frames.
+
+Settings read this folder, so that none of its files imports torch before a model needs it.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from backend.refused import Refused
 
 if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
     from transformers import PreTrainedConfig
 
 # Families whose attention leaves part of a head unrotated where their config says so; the others rotate all of it.
 PARTIAL_FAMILIES = frozenset({"gpt_neox", "gptj"})
-
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ class Rope:
     @classmethod
     def of(cls, config, base_factor: float = 1.0) -> Rope:
         """The model's own rope type with its base multiplied (004 eq. 8). Raises ValueError for unsupported types."""
+        import torch
+
         if config.model_type == "gptj":
             width = rotated(config)
             inv_freq = 1.0 / (10000 * base_factor) ** (torch.arange(0, width, 2, dtype=torch.int64) / width)
@@ -73,6 +77,8 @@ class Rope:
 
     def phases(self, frames: np.ndarray, dtype: torch.dtype, device: torch.device) -> Tensor:
         """cos and signed sin [2, n, width] of frames [n], laid out for `rotate`."""
+        import torch
+
         frames = np.asarray(frames, dtype=np.float64)
         angle = torch.from_numpy(frames)[:, None] * self.inv_freq.double()
         cos, sin = angle.cos() * self.scaling, angle.sin() * self.scaling
@@ -89,6 +95,8 @@ class Rope:
 
     def rotate(self, x: Tensor, phases: Tensor) -> Tensor:
         """Rotate x [..., n, head_dim] by phases of n frames, with transformers' own arithmetic."""
+        import torch
+
         cos, sin = phases
         if self.width < x.shape[-1]:
             return torch.cat((self.rotate(x[..., : self.width], phases), x[..., self.width :]), -1)

@@ -6,8 +6,6 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import torch
-
 from backend.positions.base import PositionPolicy
 from backend.positions.rope import Rope
 
@@ -36,6 +34,8 @@ class Yarn(PositionPolicy):
     needs = "ntk"
 
     def rope(self, config: PreTrainedConfig) -> Rope:
+        import torch
+
         own = Rope.of(config)
         low, high = max(math.floor(own.turning(FAST)), 0), min(math.ceil(own.turning(SLOW)), own.width - 1)
         # The type is always named: while another thread loads a model, the default is that model's.

@@ -1,0 +1,73 @@
+// The page's script without a browser: what it does with colours, lines, numbers and frames. `test_page_script.py` runs
+// this with node, where that is installed; PAGE names the script.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { beforeEach, test } from "node:test";
+import vm from "node:vm";
+
+const script = new vm.Script(readFileSync(process.env.PAGE, "utf8"), { filename: "page.js" });
+let page, pictures, now;
+
+// The next picture that the browser makes.
+function picture() {
+  now += 1000;
+  const asked = pictures;
+  pictures = [];
+  for (const make of asked) make();
+}
+
+beforeEach(() => {
+  [pictures, now] = [[], 0];
+  const nowhere = { addEventListener() {}, querySelector: () => null, body: { classList: { contains: () => false } } };
+  page = vm.createContext({
+    document: nowhere, navigator: { hardwareConcurrency: 8, clipboard: {} }, performance: { now: () => now },
+    requestAnimationFrame: (make) => pictures.push(make), cancelAnimationFrame() {}, setTimeout() {}, clearTimeout() {},
+    LENGTH_LAB_PALETTES: { light: { c1: "#0072b2" } },
+  });
+  page.window = page;
+  script.runInContext(page);
+  pictures = [];
+});
+
+// The value of an expression over the script's own names.
+const value = (expression) => vm.runInContext(expression, page);
+const plain = (expression) => JSON.parse(JSON.stringify(value(expression)));
+
+test("colour names become the theme's colours, and numbers are left as they are", () => {
+  assert.deepEqual(plain('resolve({a: ["@c1", "@c1/0.5", "plain", "@unknown"], b: {c: "@c1"}}, palette())'), {
+    a: ["#0072b2", "rgba(0,114,178,0.5)", "plain", "@unknown"], b: { c: "#0072b2" },
+  });
+  assert.ok(value("(() => { const numbers = [1, 2]; return resolve({ numbers }, palette()).numbers === numbers; })()"));
+});
+
+test("a line is broken where a number is missing, and may go in steps", () => {
+  assert.equal(value("path([[0, 1], [2, 3], [NaN, 4], [5, 6]], false)"), "M0,1L2,3M5,6");
+  assert.equal(value("path([[0, 1], [2, 3]], true)"), "M0,1H2V3");
+});
+
+test("numbers of a form are moved into their ranges, an empty one to the least", () => {
+  const moved = "inRange([5, -1, null, 'text', 99], [[0, 3], [0, 3], [2, 8], null, [0, null]])";
+  assert.deepEqual(plain(moved), [3, 0, 2, "text", 99]);
+});
+
+test("what comes before its component is kept, and later frames are handed on", () => {
+  value("var got = []; deliver('length', 1); receives('length', (value, running) => got.push([value, running]))");
+  value("deliver('length', 2, true); deliver('other', 3)");
+  assert.deepEqual(plain("got"), [[1, false], [2, true]]);
+});
+
+test("a picture has one whole drawing at most, of a chart whose lines cannot be moved before others", () => {
+  value(`
+    var drawn = [];
+    const made = (name, moved, due) => ({
+      running: true, visible: () => true, moved: () => moved, due: () => due, draw() { drawn.push(name); },
+    });
+    schedule(made("late", true, 5)); schedule(made("new", false, 0)); schedule(made("fresh", true, -5));`);
+  picture();
+  assert.deepEqual(plain("drawn"), ["new"]);
+  now += 1000;
+  value("schedule()");
+  picture();
+  assert.deepEqual(plain("drawn"), ["new", "late"]);
+  assert.equal(pictures.length, 0);
+});

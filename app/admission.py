@@ -19,7 +19,12 @@ import orjson
 from gradio.block_function import BlockFunction
 from gradio.data_classes import PredictBodyInternal
 from gradio.queueing import Event, Queue
-from gradio.server_messages import EventMessage, ProcessCompletedMessage, ProcessGeneratingMessage
+from gradio.server_messages import (
+    EventMessage,
+    HeartbeatMessage,
+    ProcessCompletedMessage,
+    ProcessGeneratingMessage,
+)
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
@@ -83,14 +88,16 @@ class Admission(Queue):
         self._seen: dict[str, float] = {}
         self._nameless: set[str] = set()
         self._closing = False
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self) -> None:
         """Begins the tasks that serve all, each of which is begun again should it ever fail."""
+        self._loop = asyncio.get_running_loop()
         # Each place is a task, not a thread: what only waits takes no place from what serves.
         self.active_jobs = [None] * PLACES
         self._closing = False
         self._kept = [
-            asyncio.get_running_loop().create_task(self._kept_up(task))
+            self._loop.create_task(self._kept_up(task))
             for task in (self.start_processing, self.start_progress_updates, self._tidying)
         ]
 
@@ -104,9 +111,16 @@ class Admission(Queue):
             self.stopped = self._closing
 
     def close(self) -> None:
-        """Ends the tasks that serve all."""
+        """Ends the tasks that serve all, and lets those who read be told so before their streams are cut."""
         self._closing = True
         super().close()
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        # Whatever Gradio's stream gets once the queue is stopped, it tells that instead.
+        for messages in self.pending_messages_per_session.values():
+            messages.put_nowait(HeartbeatMessage())
 
     def _cancel_asyncio_tasks(self) -> None:
         """Gradio's task ends everybody's events with it: only where the queue is closed."""

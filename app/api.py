@@ -17,6 +17,8 @@ from backend.settings import Method, Pic, Precision, RunSettings, Unit, Watch
 from backend.steps import Step
 
 Unread = Callable[[str | None], bool]
+# Fields that are called otherwise here.
+ARGUMENTS = {"enabled": "probes"}
 # What the probes see.
 SEEN = {"entropy", "state", "logits", "reading"}
 
@@ -63,14 +65,16 @@ def endpoint(
     ) -> Iterator[dict[str, Any]]:
         """Runs the model and streams the run.
 
-        Each update, and the result, is an object: `text` so far; `finish` (null until the end, then reason, tokens,
-        words, characters, signed error, thinking, thinking_tokens, seconds, tokens_per_second, cache_bytes and
-        message); `steps`, one entry a new token since the last update (all of them in the result) with index, token,
-        text, p and p_eos as drawn with, p_model and p_eos_model as the model has them, spread (the model's own
-        entropy), context, attended, wanted, goal, remaining, seconds and thinking (whether the token is of the
-        thinking, which `text` leaves out); with probes also entropy of every layer and head, state (first layer's
-        output), logits of one head by perceived distance, and on the first step reading (what was seen while the
-        prompt was read), as in a saved trace: long arrays are {shape, f16}, base64 of little-endian float16.
+        Each update, and the result, is an object: `progress` (null once there are tokens; before, {before}, how many
+        runs waited before this one, or {read, total}, tokens of the prompt); `text` so far; `finish` (null until the
+        end, then reason, tokens, words, characters, signed error, thinking, thinking_tokens, seconds,
+        tokens_per_second, cache_bytes and message); `steps`, one entry a new token since the last update (all of them
+        in the result) with index, token, text, p and p_eos as drawn with, p_model and p_eos_model as the model has
+        them, spread (the model's own entropy), context, attended, wanted, goal, remaining, seconds and thinking
+        (whether the token is of the thinking, which `text` leaves out); with probes also entropy of every layer and
+        head, state (first layer's output), logits of one head by perceived distance, and on the first step reading
+        (what was seen while the prompt was read), as in a saved trace: long arrays are {shape, f16}, base64 of
+        little-endian float16.
         window: null is plain attention. Settings that cannot run are refused with a sentence.
         """
         given = {name: value for name, value in locals().items() if name in RunSettings.model_fields}
@@ -95,18 +99,19 @@ def _run(
                 steps += new
                 text = view.series.answer
                 if not view.ended:
-                    yield {"text": text, "finish": None, "steps": new}
+                    progress = asdict(view.progress) if view.progress else None
+                    yield {"progress": progress, "text": text, "finish": None, "steps": new}
             finish = asdict(view.series.finish) if view.series.finish else None
-            yield {"text": text, "finish": finish, "steps": steps}
+            yield {"progress": None, "text": text, "finish": finish, "steps": steps}
     except Exception as error:
-        raise gr.Error(sentence(error), print_exception=False) from error
+        raise gr.Error(sentence(error, ARGUMENTS), print_exception=False) from error
 
 
 def described(generate: Callable[..., Any]) -> str:
     """What the endpoint does, and each of its parameters with its range."""
     parameters = inspect.signature(generate).parameters
     watched = Watch.model_json_schema()["properties"]
-    fields = RunSettings.model_json_schema()["properties"] | watched | {"probes": watched["enabled"]}
+    fields = RunSettings.model_json_schema()["properties"] | {ARGUMENTS.get(n, n): watched[n] for n in watched}
     lines = [_line(name, fields[name]) for name in parameters if name in fields]
     return "\n".join([" ".join((inspect.getdoc(generate) or "").split()), "", *lines])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import zlib
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlencode
 
@@ -77,16 +78,20 @@ def flat(settings: RunSettings) -> dict[str, Any]:
     return values | {name: watch[name] for name in WATCHED}
 
 
-def explain(error: ValueError) -> str:
-    """A validation error as one sentence without pydantic's wording around it."""
+def explain(error: ValueError, names: Mapping[str, str] = MappingProxyType({})) -> str:
+    """A validation error as one sentence without pydantic's wording around it.
+
+    names: what fields are called where the values come from; the others have their own names there.
+    """
     if not isinstance(error, ValidationError):
         return str(error)
     first = error.errors()[0]
     words = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
-    place = str(first["loc"][0]).replace("_", " ") if first["loc"] else ""
+    field = str(first["loc"][0]) if first["loc"] else ""
+    place = f"“{names.get(field, field)}”"
     if first["type"] == "int_from_float":
         return f"{place} is {first['input']:g}: give a whole number"
-    return words if first["type"] == "value_error" or not place else f"{place} {words[0].lower()}{words[1:]}"
+    return words if first["type"] == "value_error" or not field else f"{place} {words[0].lower()}{words[1:]}"
 
 
 def _checked(name: str, text: str, values: Mapping[str, Any]) -> Any:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import ValidationError
@@ -19,8 +20,8 @@ from app.share import explain
 from backend.models.capabilities import Capabilities
 from backend.record.trace import Trace
 from backend.refused import Refused
-from backend.settings import LIMIT_METHODS, RunSettings, counted, noun
-from backend.steps import Finish, Step
+from backend.settings import RunSettings, counted, noun
+from backend.steps import Finish, Prefilling, Progress, Step, Waiting
 from backend.text.units import characters, words
 
 FIELDS = (
@@ -51,6 +52,7 @@ class View:
         self.series = Series(settings)
         self.trace = Trace(settings)
         self.past = list(past)
+        self.progress: Progress | None = None
         self.frames = 0
         self._text: tuple[Any, ...] = ()
         self._slow: tuple[dict[str, str], float] = ({}, -SLOW_PERIOD)
@@ -71,9 +73,13 @@ class View:
         if capabilities:
             self.trace.capabilities = asdict(capabilities)
 
-    def add(self, events: Iterable[Step | Finish]) -> None:
+    def add(self, events: Iterable[Progress | Step | Finish]) -> None:
         """Takes what happened since the last frame."""
         for event in events:
+            if isinstance(event, Progress):
+                self.progress = event
+                continue
+            self.progress = None
             if isinstance(event, Step) and not len(self.series):
                 self._aims(event)
             self.series.add(event)
@@ -83,8 +89,7 @@ class View:
         """A target that was asked for before the first token is the run's own."""
         settings = self.series.settings
         if first.wanted not in (None, settings.goal):
-            aim = "limit" if settings.method in LIMIT_METHODS else "target"
-            self.series.settings = self.trace.settings = settings.model_copy(update={aim: first.wanted})
+            self.series.settings = self.trace.settings = settings.model_copy(update={settings.bound: first.wanted})
 
     def cut_short(self, trace: Trace) -> None:
         """Ends what is shown of a recorded run where it was stopped."""
@@ -116,7 +121,9 @@ class View:
         return self.series.finish is not None
 
     def frame(self) -> Frame:
-        """The text, the figures and the charts."""
+        """The text, the figures and the charts; the figures alone while there is nothing else new."""
+        if self.progress:
+            return Frame({"run": live.fill(**self.figures())}, running=True)
         self.frames += 1
         series = self.series
         self._text = text.pieces(series, self._text)
@@ -139,7 +146,7 @@ class View:
             "message": "" if finish is None else ended_words(finish, series.settings),
         }
         if not len(series):
-            return strip | ({"message": "Reading the prompt …"} if finish is None else {"produced": "0"})
+            return strip | (told(self.progress) if finish is None else {"produced": "0"})
         target = series.target[-1]
         goal = series.settings.max_new_tokens if target is None else target
         done = len(series) if target is None else series.produced[-1]
@@ -184,7 +191,7 @@ def follow(
     """Runs the settings; yields the same view, grown, every `period` seconds. Raises what the lab raises."""
     view = View(settings, past)
     run.view = view
-    for events in batches(lab.stream(settings, run.control), period):
+    for events in batches(lab.stream(settings, run.control, progress=True), period):
         if not view.frames:
             view.knows(lab.capabilities(settings.model, settings.precision))
         view.add(events)
@@ -195,7 +202,7 @@ def follow_all(lab: Any, settings: Sequence[RunSettings], run: Run, period: floa
     """Runs all the settings at once, as `follow` does one; yields the same views."""
     views = [View(each) for each in settings]
     run.view = views[0]
-    for events in batches(merged([lab.stream(each, run.control) for each in settings]), period):
+    for events in batches(merged([lab.stream(each, run.control, progress=True) for each in settings]), period):
         for number, view in enumerate(views):
             if view.training_length is None:
                 view.knows(lab.capabilities(view.series.settings.model, view.series.settings.precision))
@@ -203,14 +210,24 @@ def follow_all(lab: Any, settings: Sequence[RunSettings], run: Run, period: floa
         yield views
 
 
-def sentence(error: Exception) -> str:
-    """An error as a sentence that says what to do; one that was not foreseen is logged."""
+def sentence(error: Exception, names: Mapping[str, str] = MappingProxyType({})) -> str:
+    """An error as a sentence that says what to do; one that was not foreseen is logged. names: see `explain`."""
     if isinstance(error, Refused | ValidationError):
-        words = explain(error)
+        words = explain(error, names)
         return words[0].upper() + words[1:] + ("" if words.endswith(".") else ".")
     log.error("a run failed", exc_info=error)
     words = f"The run failed ({type(error).__name__}: {error})."
     return f"{words} Nothing you entered is lost: try again, or change the settings."
+
+
+def told(progress: Progress | None) -> dict[str, Any]:
+    """What the figures say of a run that has written nothing yet."""
+    if isinstance(progress, Waiting):
+        return {"message": f"Waiting: {progress.before:,} before you" if progress.before else "Waiting: you are next"}
+    if isinstance(progress, Prefilling):
+        words = f"Reading the prompt: {progress.read:,} of {progress.total:,} tokens …"
+        return {"message": words, "progress": progress.read / progress.total}
+    return {"message": "Reading the prompt …"}
 
 
 def ending(finish: Finish) -> str:
@@ -224,8 +241,7 @@ def ended_words(finish: Finish, settings: RunSettings) -> str:
         return finish.message
     words = f"{finish.ended.capitalize()} after {counted(finish.tokens, 'tokens')} in {finish.decode_seconds:.1f} s"
     if finish.error is not None:
-        aim = "limit" if settings.method in LIMIT_METHODS else "target"
-        words += f", {charts.signed(finish.error)} {noun(finish.error, settings.goal_unit)} from the {aim}"
+        words += f", {charts.signed(finish.error)} {noun(finish.error, settings.goal_unit)} from the {settings.bound}"
     return " ".join([words + ".", *finish.notes])
 
 

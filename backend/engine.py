@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import torch
@@ -17,20 +17,23 @@ from backend.inference import chunks
 from backend.inference.base_model import BaseModel
 from backend.inference.beginnings import Beginning, Seen
 from backend.inference.control import Control
+from backend.inference.embedding import SignalContext
 from backend.inference.kv_cache import FramedCache, Stopped
 from backend.inference.landing import Fork, Landing
 from backend.inference.probes import Probe
 from backend.inference.scheduler import Asks, Read
+from backend.inference.signal import prompt_norms
+from backend.methods import methods
+from backend.methods.signal import SignalMethod
 from backend.models import adapters
 from backend.models.adapters import Adapter
 from backend.models.capabilities import Capabilities
 from backend.models.embedded import BUILDING
 from backend.models.pool import Loaded, Models, out_of_memory
-from backend.positions import Policy
+from backend.positions import policies, policy_of
 from backend.refused import Refused
-from backend.settings import LIMIT_METHODS, MAX_LANDING, SIGNAL_METHODS, RunSettings, counted
-from backend.signals import SignalContext, prompt_norms
-from backend.steps import Finish, Logits, Reading, Reason, Step
+from backend.settings import MAX_LANDING, RunSettings, counted
+from backend.steps import Finish, Logits, Prefilling, Progress, Reading, Reason, Step
 from backend.text.prompt import Prompt, TextStream, end_ids, prompt
 from backend.text.sampling import Choice, Chooser
 from backend.text.template import switches
@@ -63,15 +66,27 @@ class Lab:
         """The forward pass these settings ask for, adapter merged in. Raises ValueError with a sentence."""
         return _runner(self._prepared(settings)[0])
 
-    def stream(self, settings: RunSettings, control: Control | None = None) -> Iterator[Step | Finish]:
+    @overload
+    def stream(
+        self, settings: RunSettings, control: Control | None = None, progress: Literal[False] = False
+    ) -> Iterator[Step | Finish]: ...
+    @overload
+    def stream(
+        self, settings: RunSettings, control: Control | None = None, progress: bool = False
+    ) -> Iterator[Progress | Step | Finish]: ...
+    def stream(
+        self, settings: RunSettings, control: Control | None = None, progress: bool = False
+    ) -> Iterator[Progress | Step | Finish]:
         """Run; yields a `Step` a token and at last one `Finish`.
+
+        progress: yields before them, as it changes, its place among those that wait and how far the prompt was read.
 
         Settings that cannot run raise ValueError with a sentence that says what to do, before the first step. Whatever
         else goes wrong ends the run with a `Finish` whose reason is 'error', and keeps what was written.
         """
         loaded, adapter = self._prepared(settings)
         asked, ends = prompt(settings, loaded.tokenizer), end_ids(loaded)
-        if not ends and (settings.method == "exp_decay" or (settings.landing and settings.steered)):
+        if not ends and (methods[settings.method].writes_end or (settings.landing and settings.steered)):
             raise Refused(
                 "the model's files name no token that ends a response, which the decay and landing write: "
                 "choose another method and no landing, or name one as eos_token_id in its generation_config.json"
@@ -85,13 +100,14 @@ class Lab:
             chooser=Chooser(settings, len(ids), ends),
             response=begun(loaded.tokenizer, asked.tail),
             asked=asked,
+            tells=progress,
         )
         if adapter is not None and adapter.settings is not None:
             norms = prompt_norms(adapter.settings.scale, loaded.model.get_input_embeddings().weight, [ids])
             run.signal = SignalContext(adapter.settings, [len(ids)], [run.goal(run.wanted()) or 1], norms=norms)
-        if settings.landing and settings.steered and settings.method not in LIMIT_METHODS:
+        if settings.lands:
             unaimed = prompt(settings.model_copy(update={"method": "none"}), loaded.tokenizer).ids
-            base = BaseModel(run.runner, Policy.of(settings), unaimed, len(unaimed) + settings.max_new_tokens)
+            base = BaseModel(run.runner, policy_of(settings), unaimed, len(unaimed) + settings.max_new_tokens)
             run.landing = Landing(
                 loaded.tokenizer, run.chooser.ends, base, settings.landing, settings.seed, settings.goal_unit,
                 settings.max_new_tokens, lambda: run.control.stopped,
@@ -99,8 +115,8 @@ class Lab:
         # The base model has a cache of its own, and each ending that is tried goes on from a copy.
         caches = 2 + MAX_LANDING if run.landing else 1
         room = len(ids) + settings.max_new_tokens
-        needed = caches * run.runner.cache_bytes(Policy.of(settings), room)
-        yield from run.runner.scheduler.stream(run.asks(), needed)
+        needed = caches * run.runner.cache_bytes(policy_of(settings), room)
+        yield from run.runner.scheduler.stream(run.asks(), needed, lambda: run.control.stopped, progress)
 
     def _prepared(self, settings: RunSettings) -> tuple[Loaded, Adapter | None]:
         """The loaded model, and the method's adapter where it has one."""
@@ -130,10 +146,9 @@ def _makes_runners() -> Callable[[Loaded], Runner]:
 def _check(settings: RunSettings, capabilities: Capabilities) -> None:
     asked = {
         "model": True,
-        "pic": settings.pic in ("naive", "dynamic"),
-        "ntk": settings.pic == "ntk",
+        policies[settings.pic].needs: True,
         "window": settings.window is not None,
-        "signals": settings.method in SIGNAL_METHODS,
+        "signals": isinstance(methods[settings.method], SignalMethod),
     }
     for control, reason in capabilities.unsupported.items():
         if asked.get(control):
@@ -147,7 +162,7 @@ def _check(settings: RunSettings, capabilities: Capabilities) -> None:
 
 @dataclass
 class _Run:
-    """State of one run."""
+    """State of one run. tells: whether it yields how far the prompt was read."""
 
     settings: RunSettings
     control: Control
@@ -156,6 +171,7 @@ class _Run:
     chooser: Chooser
     response: Response
     asked: Prompt
+    tells: bool = False
     signal: SignalContext | None = None
     landing: Landing | None = None
     cache: FramedCache | None = None
@@ -175,8 +191,11 @@ class _Run:
             yield self._finish("error", message=_advice(error, self.response.tokens))
 
     def _written(self) -> Asks:
+        if self.control.stopped:
+            yield self._finish("stopped")
+            return
         settings = self.settings
-        cache = self.cache = self.runner.cache(Policy.of(settings), len(self.ids) + settings.max_new_tokens)
+        cache = self.cache = self.runner.cache(policy_of(settings), len(self.ids) + settings.max_new_tokens)
         probing = settings.watch.enabled and "probes" not in self.runner.capabilities.unsupported
         probe = self.runner.probe(settings.watch) if probing else None
         cache.stopped = lambda: self.control.stopped
@@ -243,7 +262,7 @@ class _Run:
 
     def _prefill(
         self, cache: FramedCache, probe: Probe | None
-    ) -> Generator[Read | list[Read], Tensor, tuple[Tensor | None, Reading | None]]:
+    ) -> Generator[Read | list[Read] | Prefilling, Tensor, tuple[Tensor | None, Reading | None]]:
         """Read the prompt in chunks; logits of its last row. Raises Stopped between chunks and, by layers, amid one."""
         whole = self.settings.prefill == "paper"
         # What a signal adds to a prompt may hold its own target.
@@ -262,7 +281,7 @@ class _Run:
 
     def _beginning(
         self, count: int, cache: FramedCache, probe: Probe | None
-    ) -> Generator[Read | list[Read], Tensor, Seen | None]:
+    ) -> Generator[Read | list[Read] | Prefilling, Tensor, Seen | None]:
         """Read the prompt's first tokens, or take them as they were read for another prompt."""
         key = cache.policy, cache.lora, probe is not None, tuple(self.ids[:count].tolist())
         beginnings = self.runner.beginnings
@@ -278,11 +297,12 @@ class _Run:
 
     def _chunk(
         self, ids: Tensor, cache: FramedCache, probe: Probe | None, whole: bool = False
-    ) -> Generator[Read, Tensor, tuple[Tensor, Seen | None]]:
+    ) -> Generator[Read | Prefilling, Tensor, tuple[Tensor, Seen | None]]:
         if self.control.stopped:
             raise Stopped
         first = cache.length
-        self.control.reading(first, len(self.ids))
+        if self.tells:
+            yield Prefilling(first, len(self.ids))
         logits = yield Read(ids, cache, probe, self.signal, whole)
         if probe is None:
             return logits, None
@@ -309,7 +329,7 @@ class _Run:
             p_eos=choice.p_end,
             spread=choice.spread,
             context=cache.length,
-            attended=attended_keys(cache),
+            attended=cache.attended,
             goal=goal,
             remaining=None if goal is None else goal - len(self.text.tokens),
             seconds=time.perf_counter() - self.prefilled,
@@ -383,8 +403,3 @@ def _advice(error: Exception, tokens: int) -> str:
         return str(error)
     what = f"{type(error).__name__}: {error}".splitlines()[0].rstrip(".: ")
     return f"The run failed after {written} ({what}): try again, or change the settings."
-
-
-def attended_keys(cache: FramedCache) -> int:
-    """Keys the last query read saw."""
-    return sum(max(0, int(hi) - int(lo)) for lo, hi, _ in cache.policy.segments(cache.length - 1))

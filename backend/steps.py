@@ -1,4 +1,4 @@
-"""What a run yields: one `Step` a token, then one `Finish`."""
+"""What a run yields: one `Step` a token, then one `Finish`; and, where that is asked for, how near the first one is."""
 
 from __future__ import annotations
 
@@ -9,6 +9,24 @@ import numpy as np
 
 Reason = Literal["eos", "cap", "stopped", "error"]
 ENDED: dict[Reason, str] = {"eos": "ended by itself", "cap": "cut at the cap", "stopped": "stopped", "error": "failed"}
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The run waits for memory, or for one of those that write to end. before: runs that waited before it."""
+
+    before: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prefilling:
+    """The prompt is being read. read, total: of how many of its tokens."""
+
+    read: int
+    total: int
+
+
+Progress = Waiting | Prefilling
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from backend import Finish, Lab, RunSettings, Step
 from backend.inference.control import Control
 from backend.models.pool import Models
+from backend.steps import Prefilling, Progress
 
 LOOK = 0.05
 
@@ -33,19 +34,15 @@ class Held(Lab):
         """Lets runs write to their end."""
         self._most = math.inf
 
-    def stream(self, settings: RunSettings, control: Control | None = None) -> Iterator[Step | Finish]:
+    def stream(
+        self, settings: RunSettings, control: Control | None = None, progress: bool = False
+    ) -> Iterator[Progress | Step | Finish]:
         control = self.control = control or Control()
-        report = control.reading
-
-        def reading(read: int, total: int) -> None:
-            report(read, total)
-            self._waits(0, control)
-
-        control.reading = reading
-        for event in super().stream(settings, control):
-            yield event
-            if isinstance(event, Step):
-                self._waits(event.index, control)
+        for event in super().stream(settings, control, progress=True):
+            if progress or not isinstance(event, Progress):
+                yield event
+            if isinstance(event, Step | Prefilling):
+                self._waits(event.index if isinstance(event, Step) else 0, control)
 
     def _waits(self, written: int, control: Control) -> None:
         while written >= self._most and not control.stopped:

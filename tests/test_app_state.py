@@ -28,8 +28,10 @@ from app.tabs import compare
 from app.tabs.long_context import BUILT_IN, MAX_BYTES, built_in, text_of
 from backend.engine import Lab
 from backend.inference.control import Control
+from backend.methods import methods
 from backend.models.adapters import AdapterError, available
 from backend.models.pool import ModelError, Models
+from backend.positions import policies
 from backend.record.schema import StepRecord
 from backend.record.trace import TraceError
 from backend.refused import Refused
@@ -41,12 +43,12 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60
 SETTINGS = st.builds(
     RunSettings,
     prompt=TEXT,
-    method=st.sampled_from(list(controls.METHODS)),
+    method=st.sampled_from(methods.names()),
     target=st.integers(1, 1000),
     unit=st.sampled_from(["tokens", "words", "characters"]),
     landing=st.integers(0, 32),
     max_new_tokens=st.integers(1, 4096),
-    pic=st.sampled_from(list(controls.PICS)),
+    pic=st.sampled_from(policies.names()),
     ratio=st.floats(0.1, 64),
     recent=st.integers(1, 4096),
     window=st.none() | st.integers(1, 16384),
@@ -99,7 +101,7 @@ def test_what_the_page_cannot_show_is_named(form):
 def test_an_empty_number_is_a_sentence(form):
     values = form.values({})
     values[list(form.parts).index("seed")] = None
-    with pytest.raises(ValueError, match="seed is empty"):
+    with pytest.raises(ValueError, match="“Seed” is empty"):
         form.settings(values)
 
 
@@ -130,7 +132,29 @@ def test_a_setting_is_described_with_all_that_it_leaves_alone(changes, words):
 def test_a_refused_setting_reads_as_a_sentence():
     with pytest.raises(ValueError) as error:
         RunSettings(prompt="x", ratio=-1)
-    assert explain(error.value) == "ratio should be greater than or equal to 0.05"
+    assert explain(error.value) == "“ratio” should be greater than or equal to 0.05"
+    assert explain(error.value, {"ratio": "Ratio"}) == "“Ratio” should be greater than or equal to 0.05"
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [({"probes": "perhaps"}, "probes"), ({"max_new_tokens": 0}, "max_new_tokens"), ({"target": 1.5}, "target")],
+)
+def test_the_endpoint_names_a_wrong_argument_as_its_caller_did(lab, given, named):
+    with pytest.raises(gr.Error, match=f"^'“{named}” "):
+        next(endpoint(lab, Runs())(SimpleNamespace(session_hash="me"), "Why?", **given))
+
+
+def test_the_page_names_a_wrong_number_by_its_label(lab, monkeypatch):
+    said: list[str] = []
+    monkeypatch.setattr(gr, "Warning", lambda words, **_: said.append(words))
+    built = page.build(lab, available, Runs())
+    for event, box in (("write", "Every n tokens"), ("compare", "Target or limit")):
+        function = next(each for each in built.fns.values() if each.name == event)
+        values = [part.value for part in function.inputs]
+        values[[part.label if hasattr(part, "label") else "" for part in function.inputs].index(box)] = 10**7
+        [*_] = function.fn(SimpleNamespace(session_hash="me"), *values)
+        assert said.pop().startswith(f"“{box}” should be less than or equal to") and not said
 
 
 def test_batches_lose_nothing_keep_the_order_and_gather_while_the_page_is_busy(monkeypatch):
@@ -337,9 +361,9 @@ def test_texts_are_taken():
 def test_the_endpoint_looks_at_nothing_that_it_does_not_send(lab, monkeypatch):
     asked, stream = [], lab.stream
 
-    def noted(settings, control):
+    def noted(settings, control, progress):
         asked.append(settings)
-        return stream(settings, control)
+        return stream(settings, control, progress)
 
     monkeypatch.setattr(lab, "stream", noted)
     *_, last = endpoint(lab, Runs())(SimpleNamespace(session_hash="me"), "Why is the sky blue?", max_new_tokens=3)
@@ -409,9 +433,9 @@ def asked(monkeypatch) -> list[RunSettings]:
     """The settings of every run that the lab was asked for."""
     asked, stream = [], Lab.stream
 
-    def noted(lab, settings, control):
+    def noted(lab, settings, control, progress):
         asked.append(settings)
-        return stream(lab, settings, control)
+        return stream(lab, settings, control, progress)
 
     monkeypatch.setattr(Lab, "stream", noted)
     return asked

@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import transformers
+from conftest import tiny_model
 from gguf import GGUFReader, dequantize
 from safetensors import safe_open
 
@@ -183,6 +185,32 @@ def test_a_cache_that_cannot_be_kept_is_one_sentence(kind, tmp_path):
     run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert run.returncode == 1 and run.stderr.startswith(f"the embedded model cannot be kept in {place}")
     assert "LENGTH_LAB_CACHE" in run.stderr and "Traceback" not in run.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
+def test_a_disk_that_is_full_while_weights_are_written_is_one_sentence(tmp_path, monkeypatch: pytest.MonkeyPatch):
+    import resource
+
+    class Loads:
+        """Another model than the file's, which only pip has."""
+
+        @staticmethod
+        def from_pretrained(*_, **__) -> transformers.PreTrainedModel:
+            return tiny_model("llama")
+
+    monkeypatch.setenv("LENGTH_LAB_CACHE", str(tmp_path))
+    monkeypatch.setattr(source, "original", lambda work: work / source.GGUF)
+    monkeypatch.setattr(source, "_split_digits", lambda tokenizer: None)
+    monkeypatch.setattr(transformers, "AutoTokenizer", Loads)
+    monkeypatch.setattr(transformers, "AutoModelForCausalLM", Loads)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
+    try:
+        with pytest.raises(ModelError, match=r"cannot be kept .* \(File too large\): make room for"):
+            source.folder()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert [path.name for path in tmp_path.iterdir()] == ["embedded.lock"]
 
 
 def test_the_hub_copy_serves_on_spaces(monkeypatch: pytest.MonkeyPatch):

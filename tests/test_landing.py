@@ -9,7 +9,7 @@ from backend.inference.control import Control
 from backend.inference.landing import PROBABLE, REACH, Ending
 from backend.inference.model_runner import Runner
 from backend.models.pool import Models
-from backend.positions import Policy
+from backend.positions import LambdaWindow, Plain
 from backend.settings import RunSettings, Watch
 from backend.steps import Step
 from backend.text.prompt import end_ids, token_ids
@@ -94,7 +94,7 @@ def test_landing_on_the_cap_is_no_cut(tmp_path):
     assert finish.error == 0 and finish.reason == "eos" and finish.landed
 
 
-@pytest.mark.parametrize("policy", [Policy(), Policy(window=16, sinks=4, limit=16.0)])
+@pytest.mark.parametrize("policy", [Plain(), LambdaWindow(Plain(), 16, 4, 16.0)])
 def test_the_base_model_judges_as_transformers_do(lab, policy):
     loaded = lab.models.load("embedded", "fp32")
     prompt = token_ids(ask(), loaded.tokenizer)
@@ -114,7 +114,7 @@ def test_the_base_model_judges_as_transformers_do(lab, policy):
             rows.append(runner.beside(None).read(torch.tensor([token]), cache))
         expected = torch.log_softmax(torch.stack(rows[-len(tail) - 1 :]), -1)
         assert (likely - expected).abs().max() < 2e-3
-        if policy.plain:
+        if isinstance(policy, Plain):
             with torch.inference_mode():
                 logits = loaded.model(torch.cat([prompt, torch.tensor([*written, *tail])])[None]).logits[0]
             assert (likely - torch.log_softmax(logits[-len(tail) - 1 :], -1)).abs().max() < 2e-3

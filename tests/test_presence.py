@@ -106,6 +106,15 @@ def test_a_run_begins_when_it_is_read_and_those_behind_it_need_not_wait(served: 
         assert [*messages][-1][0]["finish"]["tokens"] == 3
 
 
+def test_who_reads_while_the_lab_ends_is_told_so(held_lab):
+    with serving(held_lab) as served:
+        held_lab.upto(0)
+        with by_event(Visitor(served)) as messages:
+            eventually(lambda: len(served.runs), "the run")
+            served.page.close()
+            assert next(each for each in messages if isinstance(each, str)) == "Server stopped unexpectedly."
+
+
 def test_who_reads_slowly_gets_the_newest_and_loses_nothing(served: Served):
     visitor = Visitor(served)
     served.queue.present.readers[visitor.session] += 1
@@ -118,6 +127,7 @@ def test_who_reads_slowly_gets_the_newest_and_loses_nothing(served: Served):
         last = next(each for each in messages if each["msg"] == "process_completed")
     [final] = last["output"]["data"]
     assert [step["index"] for step in final["steps"]] == [*range(1, 61)] and final["finish"]["tokens"] == 60
+    eventually(lambda: served.queue.present.readers[visitor.session] == 1, "the end of its reading")
     served.queue.present.readers.clear()
 
 

@@ -18,19 +18,20 @@ from app.overlays import Named
 from app.runs import Run, Runs
 from app.share import settings_of
 from app.tabs.generate import Adapters
-from app.view import ended_words, ending, follow_all, sentence
+from app.view import ended_words, ending, follow_all, sentence, told
 from backend.inference.control import Control
+from backend.methods import methods
 from backend.models.capabilities import Capabilities
+from backend.positions import policies
 from backend.refused import Refused
 from backend.settings import (
-    LIMIT_METHODS,
-    LONG_METHODS,
     MAX_LANDING,
     Method,
     RunSettings,
     Unit,
     counted,
 )
+from backend.steps import Progress
 
 PLACE = "compare"
 NAMES = ("A", "B", "C", "D")
@@ -93,7 +94,10 @@ def build(lab: Any, runs: Runs, adapters: Adapters, opens: Callable[..., Any]) -
 
     _follow_form(choice, inputs, slots_shown, columns, preview)
     _follow(choice, lab, adapters, slots, opens)
-    buttons.starts(runs, _comparing(lab, runs), inputs, [stream], queue, "compare")
+    labels = {name: part.label for name, part in zip((*COMMON, *OWN), [*choice.inputs, *common, *own], strict=False)}
+    # What the methods that have one aim at stands in the same box.
+    labels["limit"] = labels["target"]
+    buttons.starts(runs, _comparing(lab, runs, labels), inputs, [stream], queue, "compare")
 
 
 def _common(choice: ModelChoice) -> tuple[list[Any], gr.Radio, Buttons]:
@@ -158,8 +162,8 @@ def _follow_form(
     )
 
 
-def _comparing(lab: Any, runs: Runs) -> Callable[..., Iterator[str]]:
-    """The event of the button: the frames of a comparison."""
+def _comparing(lab: Any, runs: Runs, labels: Mapping[str, str]) -> Callable[..., Iterator[str]]:
+    """The event of the button: the frames of a comparison. labels: of the settings' boxes."""
 
     def compare(request: gr.Request, *values: Any) -> Iterator[str]:
         try:
@@ -170,7 +174,7 @@ def _comparing(lab: Any, runs: Runs) -> Callable[..., Iterator[str]]:
                     run.stream.show(frame)
                 yield replace(frame, running=False).encode()
         except Exception as error:
-            words = sentence(error)
+            words = sentence(error, labels)
             toasts.warn(words, "The comparison could not be made")
             yield Frame({"compare": live.fill(state="bad", message=words)}).encode()
 
@@ -233,7 +237,7 @@ def _kept(method: Method, name: str, choices: Sequence[tuple[str, str]]) -> list
     there = any(value == method for _, value in choices)
     trained = controls.trained_positions(method, name) if there else None
     positions = [trained.kind, trained.ratio] if trained else controls.UNCOMPRESSED[:2]
-    return [narrowed(choices, method), *(positions if method in LONG_METHODS else [gr.skip()] * 2)]
+    return [narrowed(choices, method), *(positions if methods[method].compression else [gr.skip()] * 2)]
 
 
 def _frames(lab: Any, chosen: Sequence[RunSettings], run: Run) -> Iterator[Frame]:
@@ -249,11 +253,12 @@ def _frames(lab: Any, chosen: Sequence[RunSettings], run: Run) -> Iterator[Frame
             texts[name] = text.pieces(one.series, texts[name])
         begun = [one for one in named if len(one.series)]
         parts = _drawn(begun, next(frames), views[0].training_length) if begun else {}
-        yield Frame(parts | {"compare": live.fill(**_figures(named))}, dict(texts), running=True)
+        coming = next((view.progress for view in views if view.progress), None)
+        yield Frame(parts | {"compare": live.fill(**_figures(named, coming))}, dict(texts), running=True)
 
 
-def _figures(named: Sequence[Named]) -> dict[str, Any]:
-    """The strip above the texts: all settings together."""
+def _figures(named: Sequence[Named], coming: Progress | None) -> dict[str, Any]:
+    """The strip above the texts: all settings together. coming: how near one of them is to its first token."""
     writing = [one.name for one in named if one.series.finish is None]
     ended = [(one, one.series.finish) for one in named if one.series.finish]
     speed = sum(one.series.speed or 0 for one in named if one.series.finish is None)
@@ -267,7 +272,8 @@ def _figures(named: Sequence[Named]) -> dict[str, Any]:
         "state": "busy" if writing else "bad" if "bad" in states else "good",
         "message": " ".join(
             f"{one.name}, {one.words}: {_lowered(ended_words(finish, one.series.settings))}" for one, finish in ended
-        ),
+        )
+        or (told(coming)["message"] if coming else ""),
     }
 
 
@@ -296,7 +302,7 @@ def _settings(values: Sequence[Any]) -> list[RunSettings]:
 def _own(given: dict[str, Any], name: str) -> dict[str, Any]:
     """A setting's fields of RunSettings."""
     method, kept = given["method"], {key: value for key, value in given.items() if key != "target"}
-    aim = "limit" if method in LIMIT_METHODS else "target"
+    aim = methods[method].bound or "target"
     return kept | {aim: given["target"], "window": given["window"] or None} | _left_alone(method, name)
 
 
@@ -322,15 +328,17 @@ def _preview(settings: Sequence[RunSettings]) -> str:
 
 def describe(settings: RunSettings) -> str:
     """A setting in a few words."""
-    words = [] if settings.method == "none" else [controls.METHODS[settings.method][0]]
+    words = [] if settings.method == "none" else [methods[settings.method].label]
     if settings.steered:
         goal = settings.goal if settings.goal_unit == "tokens" else counted(settings.goal, settings.goal_unit)
         words = [f"{words[0]} {goal}"]
-        if settings.landing and settings.method not in LIMIT_METHODS:
+        if settings.lands:
             words.append(f"landing {settings.landing}")
-    if settings.pic != "none" and settings.ratio != 1:
-        kept = f", recent {settings.recent:,}" if settings.pic == "dynamic" else ""
-        words.append(f"{controls.PICS[settings.pic][0]} × {settings.ratio:g}{kept}")
+    policy = policies[settings.pic]
+    if policy.name != "none" and not ("ratio" in policy.heeds() and settings.ratio == 1):
+        ratio = f" × {settings.ratio:g}" if "ratio" in policy.heeds() else ""
+        kept = f", recent {settings.recent:,}" if "recent" in policy.heeds() else ""
+        words.append(f"{policy.label}{ratio}{kept}")
     if settings.window is not None:
         words.append(f"Λ {settings.window:,}")
     return ", ".join(words) or "plain"

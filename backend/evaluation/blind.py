@@ -12,14 +12,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from backend.evaluation.joint_rate import rate
+from backend.methods import methods
 from backend.record import jsonlines
 from backend.record.provenance import provenance
 from backend.record.results import RESULTS, keep, writable
 from backend.refused import Refused
-from backend.settings import Method
 from backend.splits import fingerprint
 from backend.terminal import say
 
@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("--texts", type=Path, required=True, help="what --blind wrote")
     parser.add_argument("--verdicts", type=Path, required=True, help="JSON lines: n, ended")
     parser.add_argument("--reader", required=True, help="who read")
-    parser.add_argument("--method", choices=get_args(Method), required=True)
+    parser.add_argument("--method", choices=methods.names(), required=True)
     parser.add_argument("--landing", type=int, default=0)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()

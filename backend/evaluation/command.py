@@ -17,9 +17,10 @@ from backend.evaluation.command_long_texts import (
     add_recall,
     chosen_policies,
 )
+from backend.methods import methods
 from backend.record.results import RESULTS, keep, resumed, writable
 from backend.refused import Refused
-from backend.settings import LONG_METHODS, MAX_LANDING, Method, Unit
+from backend.settings import MAX_LANDING, Unit
 from backend.terminal import say
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def add(commands: Any) -> None:
     kinds = evaluate.add_subparsers(dest="kind", required=True)
     length = kinds.add_parser("length", help="how well a method keeps to a length", allow_abbrev=False)
     length.set_defaults(run=_length)
-    length.add_argument("--method", choices=get_args(Method), action="append", required=True, help="may repeat")
+    length.add_argument("--method", choices=methods.names(), action="append", required=True, help="may repeat")
     length.add_argument("--model", default="embedded")
     length.add_argument("--data", type=Path, help="folder with scitldr_test.jsonl and hellobench_ht.jsonl")
     length.add_argument("--adapter", type=Path, help="an adapter's folder, in the place of the lab's own")
@@ -57,7 +58,7 @@ def add(commands: Any) -> None:
 
 def _add_joint_rate(command: argparse.ArgumentParser) -> None:
     command.set_defaults(run=_joint_rate)
-    command.add_argument("--method", choices=get_args(Method), required=True, help="'none' first: the base model")
+    command.add_argument("--method", choices=methods.names(), required=True, help="'none' first: the base model")
     command.add_argument("--model", default="embedded")
     command.add_argument("--data", type=Path, help="folder of the data sets; without it the lab's own prompts alone")
     command.add_argument("--set", choices=("validation", "test"), default="validation", help="prompts (validation)")
@@ -104,7 +105,7 @@ def _joint_rate(options: argparse.Namespace) -> int:
 
 def _add_harness(command: argparse.ArgumentParser) -> None:
     command.set_defaults(run=_harness)
-    command.add_argument("--method", choices=get_args(Method), action="append", required=True, help="may repeat")
+    command.add_argument("--method", choices=methods.names(), action="append", required=True, help="may repeat")
     command.add_argument("--model", default="embedded")
     command.add_argument("--task", action="append", default=[], help="a task of lm-evaluation-harness; may repeat")
     command.add_argument("--data", type=Path, help="folder with scitldr_test.jsonl, for the task 'summaries'")
@@ -127,7 +128,7 @@ def _harness(options: argparse.Namespace) -> int:
         raise Refused(f"--limit {options.limit}: give at least {least}")
     if options.shots < 0:
         raise Refused(f"--shots {options.shots}: give at least 0")
-    long = any(method in LONG_METHODS for method in options.method)
+    long = any(methods[method].compression for method in options.method)
     out = options.out or RESULTS / ("harness_pic_sft.json" if long else "harness.json")
     writable(out)
     with tempfile.TemporaryDirectory() as scratch:

@@ -10,16 +10,16 @@ it, the others measure it. A model sees all positions so far, but in each no mor
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from backend.inference.signal import constant, signal_rows
+from backend.methods.signal import SignalSettings, signal_methods
 from backend.models.pool import Models
 from backend.record.provenance import provenance
 from backend.record.results import counted
-from backend.signals import Kind, SignalSettings, signal_rows
-from backend.signals.scale import constant
 
 LENGTHS = (5, 224)
 STEPS, BATCH = 2000, 1024
@@ -37,7 +37,7 @@ class Shown(NamedTuple):
     last: Tensor
 
 
-def shown(kind: Kind, lengths: list[int], embeddings: Tensor, gain: float, generator: torch.Generator) -> Shown:
+def shown(kind: str, lengths: list[int], embeddings: Tensor, gain: float, generator: torch.Generator) -> Shown:
     """What a model gets at every position of responses of these lengths, each of random tokens.
 
     embeddings [vocabulary, width]: in the type that the sum is rounded to.
@@ -93,7 +93,7 @@ def evaluate(
     order = (torch.randperm(LENGTHS[1] - LENGTHS[0] + 1, generator=generator) + LENGTHS[0]).tolist()
     train, held = order[::2], order[1::2]
     rows: list[dict[str, Any]] = []
-    for kind in get_args(Kind):
+    for kind in dict.fromkeys(method.kind for method in signal_methods()):
         for dtype in (torch.float32, torch.bfloat16):
             torch.manual_seed(seed)
             given, other = (shown(kind, part, table.to(dtype), gain, generator) for part in (train, held))

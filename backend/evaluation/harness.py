@@ -23,18 +23,20 @@ from lm_eval import simple_evaluate
 from lm_eval.api.task import ConfigurableTask
 from lm_eval.models.huggingface import HFLM
 
+from backend.inference.embedding import SignalContext
 from backend.inference.kv_cache import FramedCache
 from backend.inference.model_runner import runner
+from backend.inference.signal import prompt_norms
+from backend.methods.signal import SignalSettings
 from backend.models import adapters
 from backend.models.adapters import Adapter
 from backend.models.pool import Loaded, Models
-from backend.positions import Policy
+from backend.positions import Plain, PositionPolicy
 from backend.record import jsonlines
 from backend.record.provenance import provenance
 from backend.record.results import counted
 from backend.refused import Refused
 from backend.settings import Method
-from backend.signals import SignalContext, SignalSettings, prompt_norms
 from backend.training.data import SUMMARISE
 
 SUMMARIES = "summaries"
@@ -45,12 +47,12 @@ class SignalledLM(HFLM):
     """The harness's model, each continuation read under a signal whose target is its length (None: no signal), and
     under a position policy."""
 
-    def __init__(self, loaded: Loaded, signal: SignalSettings | None, policy: Policy | None = None) -> None:
+    def __init__(self, loaded: Loaded, signal: SignalSettings | None, policy: PositionPolicy | None = None) -> None:
         # Continuations of one token would share logits made for other targets.
         super().__init__(
             pretrained=loaded.model, tokenizer=loaded.tokenizer, device=str(loaded.model.device), logits_cache=False
         )
-        self.signal, self.policy = signal, policy or Policy()
+        self.signal, self.policy = signal, policy or Plain()
         self.runner = runner(loaded)
         self._kept: tuple[Sequence[int], FramedCache, torch.Tensor] | None = None
 
@@ -182,13 +184,13 @@ def _cases(
                 yield name, SignalledLM(models.load(model, "bf16", adapter.path), signal, policy)
 
 
-def _readings(adapter: Adapter) -> Iterator[tuple[str, SignalSettings | None, Policy]]:
+def _readings(adapter: Adapter) -> Iterator[tuple[str, SignalSettings | None, PositionPolicy]]:
     """The ways in which an adapter is asked, by name."""
     method, long = adapter.method, adapter.longform
     if long is None:
-        yield f"{method}, no countdown", None, Policy()
-        yield f"{method}, countdown", adapter.settings, Policy()
+        yield f"{method}, no countdown", None, Plain()
+        yield f"{method}, countdown", adapter.settings, Plain()
         return
-    yield f"{method}, read plainly", None, Policy()
-    if not long.policy.plain:
+    yield f"{method}, read plainly", None, Plain()
+    if long.policy != Plain():
         yield f"{method}, read as trained", None, long.policy

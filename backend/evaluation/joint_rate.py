@@ -34,11 +34,12 @@ from backend.engine import Lab
 from backend.evaluation.quality import similarity
 from backend.inference.side_by_side import side_by_side
 from backend.measures.overlap import repetition
+from backend.methods import methods
 from backend.models.pool import Loaded
 from backend.record.provenance import provenance
 from backend.record.results import RESULTS
 from backend.refused import Refused
-from backend.settings import LIMIT_METHODS, UNSTEERED, Method, RunSettings, Unit, Watch
+from backend.settings import Method, RunSettings, Unit, Watch
 from backend.splits import Kind, Prompt, Split, fingerprint, prompts
 from backend.steps import Finish, Step
 from backend.text.prompt import end_ids, token_ids
@@ -163,7 +164,7 @@ def answer(lab: Lab, prompt: Prompt, settings: RunSettings) -> Answer:
         own_end=finish.own_end,
         **described(lab.models.load(settings.model), prompt.text, ids, finish.text),
         unit=settings.goal_unit,
-        limit=settings.method in LIMIT_METHODS,
+        limit=settings.limited,
     )
 
 
@@ -216,9 +217,9 @@ def evaluate(
 
     before: a result to go on from. ValueError where it is another method's or set's, or where nothing can be asked.
     """
-    if landing and (method in LIMIT_METHODS or method in UNSTEERED):
+    if landing and methods[method].bound != "target":
         raise Refused(f"{method} has no target to land on: leave out --landing")
-    if unit != "tokens" and method in LIMIT_METHODS:
+    if unit != "tokens" and methods[method].bound == "limit":
         raise Refused(f"{method} has a limit in tokens: leave out --unit")
     options = {"method": method, "model": model, "set": split, "unit": unit, "landing": landing}
     if before and before.get("options") != options:

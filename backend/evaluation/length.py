@@ -31,13 +31,15 @@ from backend.inference.control import Control
 from backend.inference.side_by_side import side_by_side
 from backend.measures import length_error as scores
 from backend.measures.overlap import distinct, repetition
+from backend.methods import methods
+from backend.methods.signal import SignalMethod
 from backend.models import adapters
 from backend.models.adapters import Adapter
 from backend.models.pool import Loaded, Models
 from backend.record import jsonlines
 from backend.record.provenance import provenance
 from backend.refused import Refused
-from backend.settings import LIMIT_METHODS, SIGNAL_METHODS, UNSTEERED, Method, RunSettings, Unit, Watch
+from backend.settings import Method, RunSettings, Unit, Watch
 from backend.steps import Finish, Step
 from backend.text.prompt import token_ids
 from backend.text.sentences import final
@@ -304,7 +306,7 @@ def evaluate(
     ask.
     """
     started = time.monotonic()
-    if landing and (method in LIMIT_METHODS or method in UNSTEERED):
+    if landing and methods[method].bound != "target":
         raise Refused(f"{method} has no target to land on: leave out --landing")
     adapter = _adapter(method, model, path)
     untouched = models.load(model)
@@ -362,6 +364,6 @@ def _record(answer: Answer) -> dict[str, Any]:
 
 def _heeded(method: Method, case: Case) -> bool:
     """Whether a method can be asked so: a limit counts tokens, and what stands in a prompt cannot be changed."""
-    if case.changed_from is not None and method not in SIGNAL_METHODS:
+    if case.changed_from is not None and not isinstance(methods[method], SignalMethod):
         return False
-    return method not in LIMIT_METHODS or case.unit == "tokens"
+    return methods[method].bound != "limit" or case.unit == "tokens"

@@ -21,7 +21,7 @@ from backend.evaluation.speed import Bench, Speed, begun, cache_bytes, context_t
 from backend.inference.model_runner import Runner
 from backend.models import embedded
 from backend.models.pool import Models
-from backend.positions import Policy
+from backend.positions import Plain
 from backend.record.provenance import PeakMemory
 from backend.record.results import RESULTS, keep, writable
 from backend.refused import Refused
@@ -75,7 +75,7 @@ def cases(models: Models, gguf: Path, bench: Bench) -> Iterator[Speed]:
     for context in CONTEXTS:
         yield speed(theirs, gguf, bench, context, runners["bf16"])
         for precision, runner in runners.items():
-            yield from bench.case(f"engine {precision}", context, partial(engine_readers, runner, Policy()), runner)
+            yield from bench.case(f"engine {precision}", context, partial(engine_readers, runner, Plain()), runner)
 
 
 def main() -> None:

@@ -29,7 +29,7 @@ from backend.evaluation.quality import corpus_bleu, rouge
 from backend.inference.chunks import CHUNK
 from backend.inference.kv_cache import FramedCache
 from backend.inference.model_runner import Runner
-from backend.positions import Policy
+from backend.positions import policy_of
 from backend.record.provenance import provenance
 from backend.record.results import counted
 from backend.refused import Refused
@@ -70,7 +70,7 @@ class Reader:
             yield list(go_on(self.runner, logits, copy.deepcopy(cache), written))
 
     def _cache(self, room: int) -> FramedCache:
-        return self.runner.cache(Policy.of(self.settings), room)
+        return self.runner.cache(policy_of(self.settings), room)
 
     def _read(self, ids: Tensor, cache: FramedCache) -> Tensor:
         for chunk in ids.split(CHUNK):

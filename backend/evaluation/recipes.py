@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import sys
 
+from backend.methods import LengthMethod, methods
 from backend.recipes import run
 
 LENGTH = "-m backend evaluate length --data {data} {more}"
-METHODS = ("prompted", "prompted_tuned", "ldpe", "orpe", "lrpe", "pre", "mnt_ldpe", "mnt_orpe")
 CARDS = "-m backend.training.card"
+
+
+def _ranges(method: LengthMethod) -> str:
+    """What neither trains nor asks the model is measured in tokens alone."""
+    return "" if method.adapter or method.prompt("", "1 token") else " --ranges range beyond"
+
+
 LENGTHS = (
-    f"{LENGTH} --method none --ranges range beyond",
-    *(f"{LENGTH} --method {method}" for method in METHODS),
-    f"{LENGTH} --method exp_decay --ranges range beyond",
+    *(f"{LENGTH} --method {method.name}{_ranges(method)}" for method in methods if not method.compression),
     *(f"{LENGTH} --method {method} --landing 8 --ranges range" for method in ("ldpe", "orpe")),
     "-m backend evaluate endmark",
     CARDS,

@@ -13,11 +13,9 @@ from backend.evaluation.blind import KINDS
 from backend.evaluation.joint_rate import Answer
 from backend.evaluation.markdown import UNKNOWN, Part, Results, decimal, estimate, figure, percent, points, table
 from backend.measures.bootstrap import Bounded, difference
+from backend.methods import methods
 
-NAMES = (
-    "none", "prompted", "prompted_landing", "prompted_tuned", "ldpe", "ldpe_landing", "orpe", "orpe_landing", "pre",
-    "lrpe", "mnt_ldpe", "mnt_orpe",
-)  # fmt: skip
+NAMES = [f"{method}{landing}" for method in methods.names() for landing in ("", "_landing")]
 FOLDER = "joint_rate/validation/"
 WORDS = """
 Every answer counts; one that still goes on 60 tokens beyond its target is cut there and counts as so long. Condition 1:

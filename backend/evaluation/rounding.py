@@ -9,15 +9,17 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from backend.engine import Lab
 from backend.evaluation.length import QUESTIONS
 from backend.inference.side_by_side import side_by_side
+from backend.methods import methods
+from backend.methods.signal import signal_methods
 from backend.record.provenance import provenance
 from backend.record.results import RESULTS, counted, keep, resumed, writable
 from backend.refused import Refused
-from backend.settings import SIGNAL_METHODS, Method, Precision, RunSettings, Watch
+from backend.settings import Method, Precision, RunSettings, Watch
 from backend.steps import Finish
 from backend.terminal import say
 
@@ -57,13 +59,14 @@ def _tokens(lab: Lab, method: Method, precision: Precision, asked: Sequence[str]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--method", choices=get_args(Method), action="append", help=f"may repeat ({SIGNAL_METHODS})")
+    parser.add_argument("--method", choices=methods.names(), action="append", help="may repeat (all with a signal)")
     parser.add_argument("--prompts", type=int, default=40, help="questions asked (40)")
     parser.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args()
     writable(given.out)
     asked = QUESTIONS.read_text("utf-8").splitlines()[: given.prompts]
-    for result in evaluate(Lab(), given.method or SIGNAL_METHODS, asked, resumed(given.out, dict)):
+    chosen = given.method or [method.name for method in signal_methods()]
+    for result in evaluate(Lab(), chosen, asked, resumed(given.out, dict)):
         keep(given.out, result)
 
 

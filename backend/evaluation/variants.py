@@ -21,6 +21,7 @@ import numpy as np
 from backend.engine import Lab
 from backend.inference.precision import precision
 from backend.inference.side_by_side import side_by_side
+from backend.inference.signal import constant, prompt_norms
 from backend.models import adapters
 from backend.models.adapters import Adapter
 from backend.models.pool import Loaded, Models, allowed
@@ -28,8 +29,6 @@ from backend.record.provenance import provenance
 from backend.record.results import RESULTS, keep, writable
 from backend.refused import Refused
 from backend.settings import Method, RunSettings, Watch
-from backend.signals import prompt_norms
-from backend.signals.scale import constant
 from backend.splits import prompts
 from backend.steps import Finish
 from backend.text.prompt import token_ids

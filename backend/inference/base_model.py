@@ -15,7 +15,7 @@ from torch import Tensor
 
 from backend.inference.chunks import sizes
 from backend.inference.scheduler import Read
-from backend.positions import Policy
+from backend.positions import PositionPolicy
 from backend.text.sentences import mark
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _line_ends(tokenizer: PreTrainedTokenizerBase) -> list[int]:
 class BaseModel:
     """The base model that reads a run's tokens. prompt [n]: ids that ask for no length. room: most tokens in all."""
 
-    def __init__(self, runner: Runner, policy: Policy, prompt: Tensor, room: int) -> None:
+    def __init__(self, runner: Runner, policy: PositionPolicy, prompt: Tensor, room: int) -> None:
         self._policy, self._prompt = policy, prompt
         self._cache = runner.beside(None).cache(policy, room)
         self._next = torch.empty(0)

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
 from backend.refused import Refused
 from backend.settings import MAX_TARGET, RunSettings, Watch
 
 
 class Control:
-    """A person's hand on a run that is under way; safe to use from any thread.
-
-    reading: called, from the run's own thread, before each chunk of the prompt how many of its tokens were read, and of
-    how many.
-    """
+    """A person's hand on a run that is under way; safe to use from any thread."""
 
     def __init__(self) -> None:
-        self.reading: Callable[[int, int], object] = lambda read, total: None
         self._stopped = threading.Event()
         self._goal: int | None = None
         self._watched: tuple[int, int] | None = None

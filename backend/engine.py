@@ -7,18 +7,19 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from backend.inference import chunks
+from backend.inference.base_model import BaseModel
 from backend.inference.beginnings import Beginning, Seen
 from backend.inference.control import Control
 from backend.inference.embedding import SignalContext
 from backend.inference.kv_cache import FramedCache, Stopped
-from backend.inference.landing import Landing
+from backend.inference.landing import Fork, Landing
 from backend.inference.probes import Probe
 from backend.inference.scheduler import Asks, Read
 from backend.inference.signal import prompt_norms
@@ -31,7 +32,7 @@ from backend.models.embedded import BUILDING
 from backend.models.pool import Loaded, Models, out_of_memory
 from backend.positions import policies, policy_of
 from backend.refused import Refused
-from backend.settings import RunSettings, counted
+from backend.settings import MAX_LANDING, RunSettings, counted
 from backend.steps import Finish, Logits, Prefilling, Progress, Reading, Reason, Step
 from backend.text.prompt import Prompt, TextStream, end_ids, prompt
 from backend.text.sampling import Choice, Chooser
@@ -105,12 +106,14 @@ class Lab:
             norms = prompt_norms(adapter.settings.scale, loaded.model.get_input_embeddings().weight, [ids])
             run.signal = SignalContext(adapter.settings, [len(ids)], [run.goal(run.wanted()) or 1], norms=norms)
         if settings.lands:
+            unaimed = prompt(settings.model_copy(update={"method": "none"}), loaded.tokenizer).ids
+            base = BaseModel(run.runner, policy_of(settings), unaimed, len(unaimed) + settings.max_new_tokens)
             run.landing = Landing(
-                loaded.tokenizer, run.chooser.ends, settings.landing, settings.seed, settings.goal_unit,
+                loaded.tokenizer, run.chooser.ends, base, settings.landing, settings.seed, settings.goal_unit,
                 settings.max_new_tokens, lambda: run.control.stopped,
             )
-        # Each try of a landing goes on from a copy of the cache.
-        caches = 1 + (settings.landing if run.landing else 0)
+        # The base model has a cache of its own, and each ending that is tried goes on from a copy.
+        caches = 2 + MAX_LANDING if run.landing else 1
         room = len(ids) + settings.max_new_tokens
         needed = caches * run.runner.cache_bytes(policy_of(settings), room)
         yield from run.runner.scheduler.stream(run.asks(), needed, lambda: run.control.stopped, progress)
@@ -207,7 +210,7 @@ class _Run:
         while not self.control.stopped and logits is not None:
             wanted = self.wanted()
             goal = self.goal(wanted)
-            planned = yield from self._planned(logits, cache)
+            planned = yield from self._planned(logits, cache, read[len(self.ids) :])
             choice = self.chooser.choose(logits, read, self._end_goal(goal), planned)
             if choice.token in self.chooser.ends:
                 reason, last = "eos", choice
@@ -221,7 +224,8 @@ class _Run:
             if self.control.stopped:
                 break
             if self.signal is not None:
-                self.signal.retarget(self.goal(self.wanted()) or 1)
+                aim = self.landing.aim if self.landing is not None else None
+                self.signal.retarget(aim or self.goal(self.wanted()) or 1)
                 if not self.text.tokens:
                     self.signal.postpone()
             logits = yield Read(torch.tensor([choice.token]), cache, probe, self.signal)
@@ -246,12 +250,15 @@ class _Run:
         """The goal in tokens of the whole response; None while the model thinks."""
         return None if goal is None or self.response.thinking else goal + self.response.thought
 
-    def _planned(self, logits: Tensor, cache: FramedCache) -> Generator[list[Read], list[Tensor], int | None]:
+    def _planned(
+        self, logits: Tensor, cache: FramedCache, response: list[int]
+    ) -> Generator[Read | list[Read], Any, int | None]:
         if self.landing is None or self.response.thinking:
             return None
         self.landing.cap = self.settings.max_new_tokens - self.response.thought
-        goal = self.control.goal(self.settings)
-        return (yield from self.landing.token(logits, cache, self.signal, self.text.tokens, goal))
+        written, goal = self.text.tokens, self.control.goal(self.settings)
+        thought = response[: len(response) - len(written)]
+        return (yield from self.landing.token(Fork(logits, cache, self.signal, written, thought, goal)))
 
     def _prefill(
         self, cache: FramedCache, probe: Probe | None
@@ -369,6 +376,8 @@ class _Run:
         )
 
     def _notes(self, reason: Reason) -> Iterator[str]:
+        if self.landing is not None and reason in ("eos", "cap") and not self.landing.planned:
+            yield "landing found no sentence that ends near the target"
         trained = self.runner.capabilities.training_length
         total = len(self.ids) + self.response.tokens
         if trained and total > trained:

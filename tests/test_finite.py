@@ -14,7 +14,7 @@ from reading import run
 
 from backend import Lab, RunSettings
 from backend.__main__ import main
-from backend.inference.landing import Landing
+from backend.inference.landing import Fork, Landing
 from backend.inference.responses import respond
 from backend.models.pool import Models
 from backend.record.trace import Trace
@@ -109,9 +109,9 @@ def test_a_response_ends_with_a_sentence(damage: Damage, sampling: dict[str, flo
 
 
 def test_landing_ends_with_a_sentence():
-    landing = Landing(tiny_tokenizer(), [2], 2, 0, "tokens", 9, lambda: False)
+    landing = Landing(tiny_tokenizer(), [2], None, 2, 0, "tokens", 9, lambda: False)  # type: ignore[arg-type]
     with pytest.raises(FloatingPointError, match=MESSAGE):
-        next(landing.token(torch.full((128,), math.nan), None, None, [], 4))  # type: ignore[arg-type]
+        next(landing.token(Fork(torch.full((128,), math.nan), None, None, [], [], 4)))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("values, fine", [

@@ -1,25 +1,30 @@
-"""Landing ends a sentence near the target, and changes nothing before."""
-
-from itertools import product
+"""Landing ends a sentence near the target, by an end that the model draws, and changes nothing before."""
 
 import pytest
+import torch
 
 from backend.engine import Lab
+from backend.inference.base_model import BaseModel, End, end_of
 from backend.inference.control import Control
-from backend.inference.landing import NEAR, REACH, Landing
+from backend.inference.landing import PROBABLE, REACH, Ending
 from backend.inference.model_runner import Runner
 from backend.models.pool import Models
+from backend.positions import LambdaWindow, Plain
 from backend.settings import RunSettings, Watch
+from backend.steps import Step
+from backend.text.prompt import end_ids, token_ids
 from backend.text.sentences import final
+from backend.text.units import tolerance
 from tests.scripted import scripted
 
 QUIET = Watch(enabled=False)
+PROMPT = "Tell me about lighthouses."
 
 
 def ask(**changes) -> RunSettings:
     settings = {
-        "prompt": "Write a long story about a lighthouse.",
-        "method": "exp_decay",
+        "prompt": PROMPT,
+        "method": "ldpe",
         # In bf16 processors differ in the last bits, so that samples do as well.
         "precision": "fp32",
         "max_new_tokens": 120,
@@ -33,56 +38,100 @@ def run(lab, settings, control=None):
     return [step.token for step in steps], finish
 
 
-@pytest.mark.parametrize("target", [30, 45])
-def test_it_ends_a_sentence_near_the_target(lab, target):
-    _, finish = run(lab, ask(target=target, landing=8))
-    assert finish.reason == "eos" and finish.landed and final(finish.text)
-    assert abs(finish.error) <= NEAR
+def written(tmp_path, pieces, **changes):
+    """What a model ends with that writes these pieces."""
+    folder = str(scripted(tmp_path, pieces))
+    return run(Lab(Models([folder])), ask(prompt="Hm", model=folder, method="prompted", **changes))[1]
 
 
-def test_more_tries_find_no_worse_an_end(lab, monkeypatch):
-    ranks, best = [], Landing._best
+@pytest.mark.parametrize("target", [12, 30, 45])
+def test_it_ends_a_sentence_near_the_target_by_an_end_that_the_model_draws(lab, target):
+    tokens, finish = run(lab, ask(target=target, landing=12))
+    assert finish.reason == "eos" and finish.landed and finish.own_end and final(finish.text)
+    assert abs(finish.error) <= tolerance(target, "tokens")
+    base = lab.models.load("embedded", "fp32")
+    ids = torch.cat([token_ids(RunSettings(prompt=PROMPT), base.tokenizer), torch.tensor(tokens)])
+    with torch.inference_mode():
+        expected = base.model(ids[None]).logits[0, -2].softmax(-1)
+    assert base.tokenizer.decode(tokens[-1:])[-1:] in ".!?\"" and expected[tokens[-1]] >= PROBABLE
 
-    def looked(self, *given):
-        found = yield from best(self, *given)
-        ranks.append(found.rank)
-        return found
 
-    monkeypatch.setattr(Landing, "_best", looked)
-    for target, tries in product((12, 20, 28), (1, 6)):
-        run(lab, ask(target=target, landing=tries))
-    one, six = ranks[::2], ranks[1::2]
-    assert len(ranks) == 6 and all(more <= less for more, less in zip(six, one, strict=True)) and six != one
+def test_the_end_it_plans_is_drawn_again_as_it_is_written(lab):
+    _, finish = run(lab, ask(target=30, landing=12))
+    assert finish.own_end and finish.p_eos_model > 0.5
+
+
+@pytest.mark.parametrize("worse", [
+    {"near": False, "miss": 4.0}, {"own": False}, {"end": End(0.01, 0.9, 0.9)}, {"end": End(None, 0.01, 0.01)},
+    {"text": "Two ways to go:\n1. Walk."}, {"repeats": 1}, {"nats": 9.0}, {"end": End(0.5, 0.05, 0.05)},
+])
+def test_what_a_reader_would_take_for_no_end_comes_behind(worse):
+    good = Ending([1], [1], "It rains.", 2.0, True, 0, True, End(0.5, 0.1, 0.1), 8.0)
+    assert good.fits and good.rank < good._replace(**worse).rank
+    assert good._replace(**worse).fits == (worse in ({"repeats": 1}, {"nats": 9.0}, {"end": End(0.5, 0.05, 0.05)}))
 
 
 def test_before_its_reach_nothing_changes_and_a_seed_repeats(lab):
-    free, landed, again = (run(lab, ask(target=50, landing=tries))[0] for tries in (0, 4, 4))
-    assert landed[: 50 - REACH] == free[: 50 - REACH]
+    free, landed, again = (run(lab, ask(target=60, landing=tries))[0] for tries in (0, 4, 4))
+    assert landed[: 60 - REACH] == free[: 60 - REACH]
     assert landed == again
 
 
-def test_words_are_counted_as_words(lab):
-    _, finish = run(lab, ask(target=30, unit="words", landing=8))
-    assert finish.reason == "eos" and abs(finish.words - 30) <= 4
+@pytest.mark.parametrize("unit, target", [("words", 25), ("characters", 150)])
+def test_words_and_characters_are_counted_as_such(lab, unit, target):
+    _, finish = run(lab, ask(target=target, unit=unit, landing=12))
+    assert finish.reason == "eos" and finish.landed and final(finish.text)
+    assert abs(finish.error) <= tolerance(target, unit)
 
 
 def test_an_end_beyond_the_cap_is_none(lab):
-    tokens, finish = run(lab, ask(target=40, landing=6, max_new_tokens=40))
+    tokens, finish = run(lab, ask(target=40, landing=12, max_new_tokens=40))
     assert len(tokens) <= 40 and final(finish.text) and finish.reason == "eos" and finish.landed
 
 
 def test_landing_on_the_cap_is_no_cut(tmp_path):
-    folder = str(scripted(tmp_path, SCRIPTS["en"].split("|")))
-    _, finish = run(Lab(Models([folder])), ask(prompt="Hm", model=folder, target=16, landing=2, max_new_tokens=16))
+    finish = written(tmp_path, SCRIPTS["en"].split("|"), target=16, landing=2, max_new_tokens=16)
     assert finish.error == 0 and finish.reason == "eos" and finish.landed
 
 
-def test_full_stops_are_tokens_of_their_own(lab):
-    tokenizer = lab.models.load("embedded").tokenizer
-    landing = Landing(tokenizer, [0], 1, 0, "tokens", 9, lambda: False)
-    word = tokenizer.encode("blue", add_special_tokens=False)
-    assert [tokenizer.decode([*word, token]) for token in landing._stops("It is blue")] == ["blue.", "blue!", "blue?"]
-    assert all(tokenizer.decode([token]) in "。！？" for token in landing._stops("今天很好"))
+@pytest.mark.parametrize("policy", [Plain(), LambdaWindow(Plain(), 16, 4, 16.0)])
+def test_the_base_model_judges_as_transformers_do(lab, policy):
+    loaded = lab.models.load("embedded", "fp32")
+    prompt = token_ids(ask(), loaded.tokenizer)
+    runner = lab.runner(ask())
+    tails = [loaded.tokenizer.encode(text) for text in ("It rains.", "Hello there", "Why not? Because it is late.")]
+    written = loaded.tokenizer.encode("Some words before. ")
+    base = BaseModel(runner, policy, prompt, 200)
+
+    def asked():
+        yield (yield from base.judge(written, tails))
+
+    [found] = runner.scheduler.stream(asked())
+    for tail, likely in zip(tails, found, strict=True):
+        assert likely.shape[0] == len(tail) + 1
+        cache, rows = runner.beside(None).cache(policy), []
+        for token in [*prompt.tolist(), *written, *tail]:
+            rows.append(runner.beside(None).read(torch.tensor([token]), cache))
+        expected = torch.log_softmax(torch.stack(rows[-len(tail) - 1 :]), -1)
+        assert (likely - expected).abs().max() < 2e-3
+        if isinstance(policy, Plain):
+            with torch.inference_mode():
+                logits = loaded.model(torch.cat([prompt, torch.tensor([*written, *tail])])[None]).logits[0]
+            assert (likely - torch.log_softmax(logits[-len(tail) - 1 :], -1)).abs().max() < 2e-3
+
+
+def test_an_end_s_mark_is_that_of_its_last_sentence(lab):
+    loaded = lab.models.load("embedded", "fp32")
+    ids = loaded.tokenizer.encode('It rains. He said: "So it does."\n')
+    likely = torch.log_softmax(torch.randn(len(ids) + 1, len(loaded.tokenizer)), -1)
+    [place] = [place for place, token in enumerate(ids) if "." in loaded.tokenizer.decode([token])][1:]
+    found = end_of(loaded.tokenizer, end_ids(loaded), ids, likely)
+    assert found.p_mark == pytest.approx(float(likely[place, ids[place]].exp()))
+    assert found.p_eos == pytest.approx(float(likely[-1, end_ids(loaded)].exp().sum()))
+    lines = [token for token in range(len(loaded.tokenizer)) if loaded.tokenizer.decode([token]).startswith("\n")]
+    assert found.p_line == pytest.approx(found.p_eos + float(likely[-1, lines].exp().sum()))
+    assert end_of(loaded.tokenizer, end_ids(loaded), ids[:place], likely[: place + 1]).p_mark is None
+    assert end_of(loaded.tokenizer, end_ids(loaded), ids, likely[place + 1 :], place + 1).p_mark is None
 
 
 # Sentences of eight tokens each, the second ended by an own mark of its script.
@@ -106,60 +155,66 @@ SCRIPTS = {
 @pytest.mark.parametrize("language", SCRIPTS)
 def test_a_sentence_that_ends_on_the_target_by_its_own_mark_is_left_as_it_is(tmp_path, language):
     pieces = SCRIPTS[language].split("|")
-    folder = str(scripted(tmp_path, pieces))
-    _, finish = run(Lab(Models([folder])), ask(prompt="Hm", model=folder, target=16, landing=4))
+    finish = written(tmp_path, pieces, target=16, landing=4)
     assert finish.text == "".join(pieces[:16]) and finish.error == 0 and finish.landed and not finish.own_end
 
 
 def test_no_stop_is_put_where_the_model_has_none(tmp_path):
     pieces = [f" word{place}" for place in range(40)]
-    folder = str(scripted(tmp_path, pieces))
-    _, finish = run(Lab(Models([folder])), ask(prompt="Hm", model=folder, target=20, landing=4))
+    finish = written(tmp_path, pieces, target=20, landing=4)
     assert finish.text == "".join(pieces) and not finish.landed and finish.own_end
+    assert any("no sentence" in note for note in finish.notes)
 
 
 def test_an_end_that_the_model_draws_by_itself_is_its_own(tmp_path):
     pieces = SCRIPTS["en"].split("|")[:16]
-    folder = str(scripted(tmp_path, pieces))
-    _, finish = run(Lab(Models([folder])), ask(prompt="Hm", model=folder, target=17, landing=2))
+    finish = written(tmp_path, pieces, target=17, landing=2)
     assert finish.text == "".join(pieces) and finish.landed and finish.own_end
-
-
-@pytest.mark.parametrize("target", [12, 37])
-def test_what_landing_ends_is_a_sentence(lab, target):
-    _, finish = run(lab, ask(target=target, landing=8))
-    assert finish.reason == "eos" and final(finish.text) and finish.landed
 
 
 def test_a_stop_is_heard_while_endings_are_tried(lab, monkeypatch):
     control, read = Control(), Runner.signalled
-    events = lab.stream(ask(target=30, landing=32), control)
-    tokens = [next(events).token for _ in range(30 - REACH)]
+    events = lab.stream(ask(target=70, landing=32), control)
+    first = next(events)
+    tokens = [first.token, *(next(events).token for _ in range(70 - REACH - 1))]
+    calls = []
 
     def stopping(self, *given, **more):
         control.stop()
         calls.append(1)
         return read(self, *given, **more)
 
-    calls = []
     monkeypatch.setattr(Runner, "signalled", stopping)
     rest = list(events)
-    assert len(tokens) == 30 - REACH and rest[-1].reason == "stopped" and len(calls) <= 34
+    assert len(tokens) == 70 - REACH and rest[-1].reason == "stopped" and len(calls) <= 34 + REACH
 
 
-def test_a_target_moved_while_it_lands_is_landed_on(lab):
+@pytest.mark.parametrize("moved", [20, 60])
+def test_a_target_moved_while_it_lands_is_landed_on(lab, moved):
     control, tokens, finish = Control(), [], None
-    for event in lab.stream(ask(target=30, landing=6), control):
-        if hasattr(event, "token"):
+    for event in lab.stream(ask(target=30, landing=12), control):
+        if isinstance(event, Step):
             tokens.append(event.token)
-            if len(tokens) == 25:
-                control.retarget(60)
+            if len(tokens) == 10:
+                control.retarget(moved)
         else:
             finish = event
-    assert finish.error is not None and abs(finish.tokens - 60) <= NEAR
+    assert finish.landed and finish.own_end and abs(finish.tokens - moved) <= tolerance(moved, "tokens")
 
 
-def test_it_can_be_stopped_and_leaves_free_runs_alone(lab):
+def test_a_target_that_was_passed_is_ended_soon(lab):
+    control, tokens, finish = Control(), [], None
+    for event in lab.stream(ask(target=90, landing=12), control):
+        if isinstance(event, Step):
+            tokens.append(event.token)
+            if len(tokens) == 30:
+                control.retarget(20)
+        else:
+            finish = event
+    assert 30 <= finish.tokens <= 90 and finish.reason == "eos"
+
+
+def test_it_leaves_free_runs_alone(lab):
     assert (
         run(lab, ask(method="none", landing=8, max_new_tokens=20))[0]
         == run(lab, ask(method="none", max_new_tokens=20))[0]

@@ -93,9 +93,9 @@ def test_the_decay_begins_after_the_thinking(run):
 def test_landing_sees_the_answer_alone(run, monkeypatch: pytest.MonkeyPatch):
     seen, own = [], Landing.token
 
-    def token(self, logits, cache, signal, written, goal):
-        seen.append((list(written), self.cap))
-        return own(self, logits, cache, signal, written, goal)
+    def token(self, fork):
+        seen.append((list(fork.written), self.cap))
+        return own(self, fork)
 
     monkeypatch.setattr(Landing, "token", token)
     _, finish = run(method="prompted", target=5, landing=2)

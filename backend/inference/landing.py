@@ -1,10 +1,10 @@
 """Landing: near its target a response is tried to its end in several ways, and written the one that ends best.
 
 Not from the papers. A model that reads a count knows when to stop, but a small one does not plan its last sentence to
-end just there. Some continuations are written on copies of the cache; of all places where one of them ends a sentence,
-or would with a full stop that the model itself might have put there, the likeliest near the target is kept, or the
-nearest where none is near. Where the model draws EOS there by itself, the end is its own; else the search ended it.
-All continuations are read in the same steps.
+end just there. So its last one or two sentences are tried in several ways on copies of the cache. Where one of them
+ends a sentence within the tolerance of the target, the count is set to that place, and the try is an ending if the
+model then draws EOS. Of the endings the one that the base model finds likeliest is written, which knows of no count and
+would have ended the sentence there as well. All tries are read in the same steps.
 """
 
 from __future__ import annotations
@@ -13,64 +13,99 @@ import copy
 import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, cycle, islice
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import chain, count, cycle, islice
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from backend.inference.base_model import BaseModel, End, end_of
 from backend.inference.embedding import SignalContext
 from backend.inference.kv_cache import FramedCache
 from backend.inference.scheduler import Read, together
-from backend.settings import Unit
+from backend.measures.overlap import repeated
+from backend.settings import MAX_LANDING, Unit
 from backend.text.finite import check_finite
-from backend.text.sentences import final, stops
-from backend.text.units import in_tokens, length, rate
+from backend.text.lists import whole_list
+from backend.text.sentences import final
+from backend.text.units import in_tokens, length, rate, tolerance
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
-REACH = 16
-SLACK = 6
-# Tokens by which an end may miss before a nearer one is worth words however unlikely; within them each token nearer is
-# worth so many nats a token.
-NEAR, WORTH = 3, 0.1
-# Of the continuations that are sampled, in turn: likely words where these do, others where they do not.
-TEMPERATURES = (0.4, 0.6, 0.8, 1.0)
+# Tokens before the target at which endings are tried: where a sentence begins, and at the latest.
+REACH, LATEST = 48, 32
+# Tokens after which more endings are tried, where none fitted; nearer to the target than that are the last.
+PAUSE = 12
+# Beyond the tolerance a last try may go on for so many tokens.
+SLACK = 8
+TEMPERATURES = (0.5, 0.7, 0.9, 1.1)
 TOP_K = 20
-# A stop is put after what the model goes on from only where it has at least this probability.
-STOP = 0.05
-# Where no continuation ends a sentence, so many tokens are written before others are tried.
-PAUSE = 4
+# Of endings that fit: what EOS weighs beside a token, and nats that a repeated 4-gram costs.
+EOS_WEIGHT, REPEATED, LEAST = 3.0, 4.0, 1e-9
+# The base model's probability of a sentence's mark from which on it would have ended the sentence as well.
+PROBABLE = 0.05
 
 
 class Ending(NamedTuple):
-    """Tokens that lead to a sentence's end, how far that is from the goal in tokens, nats of each on the way, and
-    whether the model drew EOS there by itself."""
+    """A way to end.
+
+    tokens: what leads there. aims: the target in tokens under which each of them is read. text: of the whole answer.
+    miss: how far it is from the target, in tokens; near: within the tolerance. own: the model drew EOS there.
+    repeats: how many of its 4-grams the answer has had before. end: what the base model says of it; nats: of the tokens
+    under the base model.
+    """
 
     tokens: list[int]
+    aims: list[int]
+    text: str
     miss: float
-    nats: float
-    own: bool
+    near: bool
+    repeats: int
+    own: bool = False
+    end: End = End(None, 0.0, 0.0)
+    nats: float = 0.0
 
     @property
-    def rank(self) -> tuple[float, bool, float]:
-        """The lower, the better."""
-        return max(self.miss, NEAR), not self.own, self.nats + WORTH * min(self.miss, NEAR)
+    def fits(self) -> bool:
+        """Whether a reader would take it for an end, of the length asked for."""
+        return self.near and self.own and self.end.probable >= PROBABLE and whole_list(self.text)
+
+    @property
+    def rank(self) -> tuple[bool, float, bool, float]:
+        """The lower, the better. Under the base model EOS counts more than any other token, and what repeats the answer
+        gains nothing from being likely."""
+        unlikely = self.nats - EOS_WEIGHT * math.log(self.end.p_eos + LEAST) + REPEATED * self.repeats
+        return not self.fits, 0.0 if self.near else self.miss, not self.own, unlikely
+
+
+class Fork(NamedTuple):
+    """Where a response may go on in several ways.
+
+    logits: of its next token. written: the answer's tokens; thought: those of thinking before them. goal: in the unit.
+    """
+
+    logits: Tensor
+    cache: FramedCache
+    signal: SignalContext | None
+    written: list[int]
+    thought: list[int]
+    goal: int
 
 
 @dataclass
 class Landing:
     """The last tokens of one run.
 
-    tries: continuations written, the first of them greedy. unit: what the goal counts. cap: most tokens in all.
+    tries: continuations written at first, one of them greedy. unit: what the goal counts. cap: most tokens in all.
     stopped: whether the run is to end. planned: whether an end was found and is being written. own: whether the model
-    drew EOS there by itself.
+    drew EOS there by itself. aim: the target in tokens under which the token given last is to be read.
     """
 
     tokenizer: PreTrainedTokenizerBase
     ends: Sequence[int]
+    base: BaseModel
     tries: int
     seed: int
     unit: Unit
@@ -78,93 +113,114 @@ class Landing:
     stopped: Callable[[], bool]
     planned: bool = False
     own: bool = False
+    aim: int | None = None
     _goal: int | None = None
-    _plan: list[int] = field(default_factory=list)
-    _tried: int | None = None
-    _known: dict[str, dict[int, str]] = field(default_factory=dict)
+    _plan: list[tuple[int, int | None]] = field(default_factory=list)
+    _tried: list[int] = field(default_factory=list)
 
-    def token(
-        self, logits: Tensor, cache: FramedCache, signal: SignalContext | None, written: list[int], goal: int
-    ) -> Generator[list[Read], list[Tensor], int | None]:
-        """The token to write next, None while the end is far or cannot be found. goal: in `unit`."""
-        if goal != self._goal:
-            self._goal, self._plan, self._tried, self.planned = goal, [], None, False
-        if not self._plan and self._due(goal, written):
-            best = yield from self._best(logits, cache, signal, written, goal)
-            self._plan = [*best.tokens, self.ends[0]] if best else []
-            self._tried, self.planned, self.own = len(written), best is not None, best is not None and best.own
-        return self._plan.pop(0) if self._plan else None
+    def token(self, fork: Fork) -> Generator[Read | list[Read], Any, int | None]:
+        """The token to write next, None while the end is far or cannot be found."""
+        if fork.goal != self._goal:
+            self._goal, self._plan, self._tried, self.planned = fork.goal, [], [], False
+        if not self._plan and self._due(fork):
+            best = yield from self._best(fork)
+            self._tried.append(len(fork.written))
+            self.planned = best is not None
+            if best is not None:
+                self.own = best.own
+                self._plan = [*zip(best.tokens, best.aims, strict=True), (self.ends[0], None)]
+        if not self._plan:
+            self.aim = None
+            return None
+        token, self.aim = self._plan.pop(0)
+        return token
 
-    def _due(self, goal: int, written: list[int]) -> bool:
-        """Whether the goal is near, and endings were not just tried in vain."""
-        left = self._in_tokens(goal, written) - len(written)
-        return -SLACK <= left <= REACH and (self._tried is None or len(written) >= self._tried + PAUSE)
+    def _due(self, fork: Fork) -> bool:
+        """Whether the target is near, and endings were not just tried in vain."""
+        left, since = self._left(fork), len(fork.written) - (self._tried[-1] if self._tried else 0)
+        if self._tried:
+            return left >= 0 and (since >= PAUSE or left == 0 < since)
+        return left <= LATEST or (left <= REACH and (not fork.written or final(self._text(fork.written))))
 
     @property
     def done(self) -> bool:
         """Whether nothing but EOS is left to write."""
         return self.planned and len(self._plan) == 1
 
-    def _best(
-        self, logits, cache, signal, written: list[int], goal: int
-    ) -> Generator[list[Read], list[Tensor], Ending | None]:
-        temperatures = islice(chain((0.0,), cycle(TEMPERATURES)), self.tries)
-        tries = [
-            self._endings(logits, cache, signal, written, goal, torch.Generator().manual_seed(self.seed + place), warm)
-            for place, warm in enumerate(temperatures)
-        ]
-        found = yield from together(tries)
-        return min(chain.from_iterable(found), key=lambda ending: ending.rank, default=None)
+    def _best(self, fork: Fork) -> Generator[Read | list[Read], Any, Ending | None]:
+        """The best of the endings tried. Near the target the best there is; before, one that fits or none."""
+        times = len(self._tried)
+        warm = islice(chain((0.0,), cycle(TEMPERATURES)), min(self.tries * 2**times, MAX_LANDING))
+        seeds = count(self.seed + MAX_LANDING * times)
+        found = yield from together([
+            self._try(fork, torch.Generator().manual_seed(seed), temperature)
+            for seed, temperature in zip(seeds, warm, strict=False)
+        ])  # fmt: skip
+        last = self._left(fork) < PAUSE
+        endings = {tuple(each.tokens): each for each in chain.from_iterable(found) if last or (each.near and each.own)}
+        judged = yield from self._judged(fork, [*endings.values()])
+        best = min(judged, key=lambda ending: ending.rank, default=None)
+        return best if best is None or best.fits or last else None
 
-    def _endings(
-        self, logits, cache, signal, written, goal: int, random: torch.Generator, temperature: float
-    ) -> Generator[Read, Tensor, list[Ending]]:
-        """Every sentence's end on one continuation, and what a full stop after any of its tokens would make one."""
-        cache, signal, tokens, nats = copy.deepcopy(cache), copy.copy(signal), list(written), 0.0
+    def _judged(self, fork: Fork, endings: Sequence[Ending]) -> Generator[Read | list[Read], Any, list[Ending]]:
+        """The same with what the base model says of them."""
+        likely = yield from self.base.judge(fork.thought + fork.written, [ending.tokens for ending in endings])
+        known, ends = len(fork.written), [*self.ends]
+        return [
+            ending._replace(
+                end=end_of(self.tokenizer, ends, fork.written + ending.tokens, rows, known),
+                nats=-float(rows[range(len(ending.tokens)), ending.tokens].sum()),
+            )
+            for ending, rows in zip(endings, likely, strict=True)
+        ]
+
+    def _try(self, fork: Fork, random: torch.Generator, temperature: float) -> Generator[Read, Tensor, list[Ending]]:
+        """The sentences' ends near the target on one continuation, up to the first at which the model draws EOS."""
+        logits, cache, signal = fork.logits, copy.deepcopy(fork.cache), copy.copy(fork.signal)
+        tokens, text, ends = [*fork.written], self._text(fork.written), torch.tensor(self.ends)
+        high = round(fork.goal + tolerance(fork.goal, self.unit))
+        aims: list[int] = []
         found: list[Ending] = []
-        ends = torch.tensor(self.ends)
-        most = min(max(self._in_tokens(goal, written), len(written)) + SLACK, self.cap)
+        ending: Ending | None = None
         while True:
-            # On the CPU the same draws on every device.
             check_finite(logits)
+            # On the CPU the same draws on every device.
             likely = torch.log_softmax(logits.cpu(), -1)
-            text = self.tokenizer.decode(tokens, skip_special_tokens=True)
             token = _chosen(likely, random, temperature)
-            if final(text):
-                found.append(self._ending(tokens, text, nats, len(written), goal, token in self.ends))
-            elif len(tokens) < self.cap:
-                for stop, mark in self._stops(text).items():
-                    if float(likely[stop]) >= math.log(STOP) and final(text + mark):
-                        spent = nats - float(likely[stop])
-                        found.append(self._ending([*tokens, stop], text + mark, spent, len(written), goal, False))
-            if len(tokens) >= most or self.stopped():
+            if ending is not None:
+                found.append(ending._replace(own=token in self.ends))
+                if found[-1].own and ending.near:
+                    return found
+            # A target that was passed is ended as soon as it can be.
+            most = max(in_tokens(high, self.unit, text, len(tokens)), len(fork.written))
+            if len(tokens) >= min(most + SLACK, self.cap) or self.stopped():
                 return found
             # EOS amid a sentence, which the count asks for near the goal, would leave nothing to choose from.
             if token in self.ends:
                 token = _chosen(likely.index_fill(0, ends, -torch.inf), random, temperature)
-            nats -= float(likely[token])
             tokens.append(token)
+            text = self._text(tokens)
+            ending = self._ending(fork, tokens, aims, text)
+            aims.append(len(tokens) if ending is not None and ending.near else max(1, most))
             if signal is not None:
-                signal.retarget(self._in_tokens(goal, tokens))
+                signal.retarget(aims[-1])
             logits = yield Read(torch.tensor([token]), cache, None, signal)
 
-    def _ending(self, tokens: list[int], text: str, nats: float, before: int, goal: int, own: bool) -> Ending:
-        done = length(self.unit, text, len(tokens))
-        miss = abs(done - goal) * rate(self.unit, done, len(tokens))
-        return Ending(tokens[before:], miss, nats / max(1, len(tokens) - before), own)
+    def _ending(self, fork: Fork, tokens: list[int], aims: list[int], text: str) -> Ending | None:
+        """The end that a continuation has come to; None amid a sentence or far from the target."""
+        done, margin, before = length(self.unit, text, len(tokens)), tolerance(fork.goal, self.unit), len(fork.written)
+        each, miss = rate(self.unit, done, len(tokens)), abs(done - fork.goal)
+        if (fork.goal - done - margin) * each > SLACK or not final(text):
+            return None
+        repeats = repeated(tokens) - repeated(fork.written)
+        return Ending(tokens[before:], [*aims, len(tokens)], text, miss * each, miss <= margin, repeats)
 
-    def _stops(self, text: str) -> dict[int, str]:
-        """Tokens that are nothing but a mark which ends a sentence in the text's script, and that mark."""
-        marks = stops(text)
-        if marks not in self._known:
-            # After a letter: alone, some tokenizers would put a space before the mark.
-            last = {mark: self.tokenizer.encode(f"a{mark}", add_special_tokens=False)[-1] for mark in marks}
-            self._known[marks] = {token: mark for mark, token in last.items() if self.tokenizer.decode([token]) == mark}
-        return self._known[marks]
+    def _left(self, fork: Fork) -> int:
+        """Tokens to the target."""
+        return in_tokens(fork.goal, self.unit, self._text(fork.written), len(fork.written)) - len(fork.written)
 
-    def _in_tokens(self, goal: int, tokens: list[int]) -> int:
-        text = "" if self.unit == "tokens" else self.tokenizer.decode(tokens)
-        return in_tokens(goal, self.unit, text, len(tokens))
+    def _text(self, tokens: Sequence[int]) -> str:
+        return self.tokenizer.decode(tokens, skip_special_tokens=True)
 
 
 def _chosen(logits: Tensor, random: torch.Generator, temperature: float) -> int:

@@ -106,8 +106,8 @@ class Runner:
 
     @torch.inference_mode()
     def forward(self, reads: Sequence[Read]) -> list[Tensor | Exception]:
-        """Read after what each of several caches holds: next-token logits [vocabulary] of the last rows in float32, or
-        what went wrong with one.
+        """Read after what each of several caches holds: next-token logits [vocabulary] of the last rows in float32,
+        [n, vocabulary] where every row's are wanted, or what went wrong with one.
 
         Each is the same to the last bit whichever are read beside it.
         """
@@ -147,13 +147,18 @@ class Runner:
                 found = [*self.fused.decoded(torch.cat([*embeds]), caches, probes).split(1)]
             else:
                 found = self.fused.prefilled(embeds, caches, probes)
-            last = {place: hidden[-1:] for place, hidden in enumerate(found) if isinstance(hidden, Tensor)}
-            logits = self.fused.decoded_logits(torch.cat([*last.values()])) if last else ()
+            wanted = {
+                place: hidden if reads[place].every else hidden[-1:]
+                for place, hidden in enumerate(found)
+                if isinstance(hidden, Tensor)
+            }
+            rows = [len(hidden) for hidden in wanted.values()]
+            logits = self.fused.decoded_logits(torch.cat([*wanted.values()])).split(rows) if wanted else ()
         except Exception as error:
             return [error] * len(reads)
-        for place, answer in zip(last, logits, strict=True):
+        for place, answer in zip(wanted, logits, strict=True):
             caches[place].end()
-            found[place] = answer
+            found[place] = answer if reads[place].every else answer[-1]
         return found
 
     def _alone(self, read: Read) -> Tensor | Exception:

@@ -1,8 +1,8 @@
 """One loop a loaded model: each run asks for what it wants read, and a step answers all that wait.
 
-A run is a coroutine. It yields a `Read` and is sent its logits, or a list of them, of a token each, and is sent theirs
-(of none: in the next step); what else it yields goes to those who follow the run. A step reads one chunk of a prompt,
-or several short ones, then the tokens that all runs wait for, so that those who write wait for one chunk at most. Every
+A run is a coroutine. It yields a `Read` and is sent its logits, or a list of them, short ones, and is sent theirs (of
+none: in the next step); what else it yields goes to those who follow the run. A step reads one chunk of a prompt, or
+several short ones, then the tokens that all runs wait for, so that those who write wait for one chunk at most. Every
 run keeps its own cache, policy, signal and probe; its logits do not depend on the others'.
 """
 
@@ -36,7 +36,8 @@ LOOK, GRACE = 1.0, 0.005
 class Read(NamedTuple):
     """What a run wants read after what its cache holds: ids [n], one token or a chunk of a prompt.
 
-    signal: adds its length signal. whole: the ids are a whole prompt under one frame.
+    signal: adds its length signal. whole: the ids are a whole prompt under one frame. every: the logits [n, vocabulary]
+    of all ids are wanted, not of the last alone.
     """
 
     ids: Tensor
@@ -44,6 +45,7 @@ class Read(NamedTuple):
     probe: Probe | None = None
     signal: SignalContext | None = None
     whole: bool = False
+    every: bool = False
 
 
 Asks = Generator[Any, Any, None]

@@ -16,3 +16,9 @@ def distinct(tokens: Sequence[Hashable], n: int) -> float:
 def repetition(tokens: list[int]) -> float:
     """Share of the 4-grams of a response that are not its first of their kind; 0 below 4 tokens."""
     return 1 - distinct(tokens, NGRAM)
+
+
+def repeated(tokens: Sequence[Hashable]) -> int:
+    """Number of the 4-grams of a response that are not its first of their kind."""
+    grams = [tuple(tokens[i : i + NGRAM]) for i in range(len(tokens) - NGRAM + 1)]
+    return len(grams) - len(set(grams))

@@ -20,6 +20,9 @@ class Rate:
 # word and 0.214 per character; the weights gave the smallest error after 5 to 40 tokens on 400 of them.
 EXPECTED: dict[Unit, Rate] = {"words": Rate(1.40, 20), "characters": Rate(0.214, 100)}
 
+# How far a length may be from its target at least, where 5 % are less.
+LEAST: dict[Unit, int] = {"tokens": 3, "words": 1, "characters": 10}
+
 # Scripts without spaces between words: of the first each sign counts, of the second ICU's dictionary knows the words.
 _SIGNS = r"\p{Han}\p{Hiragana}\p{Katakana}ー"
 _JOINED = r"\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
@@ -55,6 +58,11 @@ def length(unit: Unit, text: str, tokens: int) -> int:
     if unit == "tokens":
         return tokens
     return words(text) if unit == "words" else characters(text)
+
+
+def tolerance(target: int, unit: Unit) -> float:
+    """How far a length may be from its target: 5 %, and at least 3 tokens, 1 word or 10 characters."""
+    return max(LEAST[unit], 0.05 * target)
 
 
 class Growing:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from backend.evaluation.algorithm1 import Algorithm1, position_ids
+from backend.evaluation.bench.algorithm1 import Algorithm1, position_ids
 from backend.inference.model_runner import Runner
 from backend.models.capabilities import describe
 from backend.models.pool import Loaded

@@ -11,7 +11,7 @@ from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
 from backend.engine import Lab
-from backend.evaluation.length import Case, answers, prompts
+from backend.evaluation.experiments.length_control import Case, answers, prompts
 from backend.models import adapters, embedded
 from backend.models.adapters import Adapter
 from backend.record import jsonlines

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from backend.evaluation.variants import CAP, TARGETS, errors, interval, measure
+from backend.evaluation.experiments.paper_variants import CAP, TARGETS, errors, interval, measure
 from backend.record import jsonlines
 
 

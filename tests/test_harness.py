@@ -50,10 +50,9 @@ def test_the_choices_of_a_question_share_its_reading(embedded_fp32, monkeypatch)
     assert found == [SignalledLM(embedded_fp32, None)._loglikelihood_tokens([each])[0] for each in asked]
 
 
-def test_an_adapter_for_long_texts_is_read_plainly_and_as_trained(models):
+def test_an_adapter_for_long_texts_is_read_plainly_and_as_trained():
     tuned = [adapters.find(method, "embedded") for method in LONG_METHODS]
-    asked = {name: make() for name, make in subjects(models, "embedded", tuned)}
-    kinds = {name: (case.policy.kind, case.signal) for name, case in asked.items()}
+    kinds = {each.name: (each.policy.kind, each.signal) for each in subjects(tuned)}
     assert kinds == {
         "the model itself": ("none", None),
         "sft, read plainly": ("none", None),

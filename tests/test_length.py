@@ -129,20 +129,20 @@ def test_the_prompted_model_is_measured(in_lab, monkeypatch):
 
     def measured(ranges, before=None):
         options = experiment.Options(method="prompted", prompts=1, ranges=ranges)
-        (found,) = experiment.measure(options, before and {"command": "before", **before}, str)
+        (found,) = experiment.measure(options, before, str)
         return found
 
     found = measured(("range", "changed"))
-    assert len(found["answers"]) == len(IN_RANGE) + len(EDGES) and found["seconds"] > 0
+    assert len(found["answers"]) == len(IN_RANGE) + len(EDGES)
     assert found["summary"]["10-200"]["answers"] == len(IN_RANGE)
     assert found["quality"]["answers"] == len(found["answers"]) and found["quality"]["perplexity_plain"] > 1
     assert 0 <= found["quality"]["rouge1"] <= 1
     assert 0 < found["quality"]["stop_p"] <= 1 and 0 <= found["quality"]["stop_likeliest"] <= 1
     more = measured(("words",), found)
     assert more["quality"] == found["quality"] and more["summary"]["10-200"] == found["summary"]["10-200"]
-    assert more["summary"]["words"]["answers"] == 4 and set(more["commands"]) == {"range", "words"}
+    assert more["summary"]["words"]["answers"] == 4
     other = measured(("words",), found | {"landing": 8})
-    assert set(other["commands"]) == set(other["summary"]) == {"words"} and other["quality"]["answers"] == 4
+    assert set(other["summary"]) == {"words"} and other["quality"]["answers"] == 4
 
 
 def test_answers_come_in_the_order_in_which_they_were_asked_for(models):

@@ -8,8 +8,7 @@ from backend.__main__ import main
 from backend.engine import Lab
 from backend.evaluation.experiments import experiments
 from backend.evaluation.lengthening import Answer, summary
-from backend.evaluation.long_answers import Asked, asked, evaluate
-from backend.evaluation.policies import POLICIES
+from backend.evaluation.long_answers import POLICIES, Asked, asked, evaluate
 from backend.measures.overlap import repetition
 from backend.settings import LONG_METHODS, RunSettings
 

@@ -43,7 +43,8 @@ def small(tiny, monkeypatch) -> SimpleNamespace:
 def test_the_engine_rotates_as_many_keys_for_a_token_however_long_the_text(tiny, bench, asked, rotations):
     runner = run(tiny("llama"))
     policy = Policy.of(asking(**asked))
-    rows = [bench.case("engine", n, lambda: ways.engine_readers(runner, policy), runner)[0] for n in (32, 64)]
+    case = Case("engine", lambda: ways.engine_readers(runner, policy), runner)
+    rows = [bench.compare(n, [case])[0] for n in (32, 64)]
     assert [row.rotations for row in rows] == [rotations] * 2
     assert all(row.cache == ways.engine_readers(runner, policy)[""].held() for row in rows)
 
@@ -64,7 +65,7 @@ def test_operations_of_reading_are_those_of_the_weights_and_of_what_each_token_s
     model = tiny("llama")
     policy = Policy() if window is None else Policy(window=window, sinks=2, limit=window)
     runner = run(model)
-    row = bench.case("engine", 32, lambda: {"": ways.engine_reader(runner, policy)}, runner)[0]
+    row = bench.compare(32, [Case("engine", lambda: {"": ways.engine_reader(runner, policy)}, runner)])[0]
     layers = sum(p.numel() for p in model.model.layers.parameters()) + model.model.norm.weight.numel()
     seen = [min(t + 1, 32 if window is None else window + 2) for t in range(32)]
     config = model.config
@@ -208,8 +209,6 @@ def test_lengths_are_set_beside_the_shortest_by_rounds(small):
     first, far = constant_cost.rows(runner, text, 64, [1536, 2560], 2, said.append)
     assert said == ["window 64: 1,536 tokens read", "window 64: 2,560 tokens read"]
     assert (first["context"], far["context"], len(far["reading"]), len(far["writing"])) == (1536, 2560, 2, 2)
-    assert first["reading_over"] == first["writing_over"] == 1 and first["cache"] > 0
-    ratios = [mine / other for mine, other in zip(far["writing"], first["writing"], strict=True)]
-    assert far["writing_over"] == pytest.approx(sum(ratios) / 2)
+    assert first["cache"] > 0
     level = experiments["constant_cost"].card({"flatness.json": {"rows": [first, far]}}).text
     assert "| 64 | 1,536 |" in level and "| 64 | 2,560 |" in level and f"{first['cache'] / 2**20:.1f} MiB" in level

@@ -41,9 +41,9 @@ def _markdown(name: str, text: str) -> gr.Markdown:
 
 
 def _figures(section: Section) -> None:
-    if section.figures:
+    if section.card and section.card.figures:
         with gr.Row(elem_classes=["ll-grid", "ll-large", "ll-results"]):
-            for number, figure in enumerate(section.figures):
+            for number, figure in enumerate(section.card.figures):
                 name = f"r-{section.name}" + (f"-{number}" if number else "")
                 live.chart(name, figure.title, figure.hint, charts.encode(results.drawn(figure)))
 

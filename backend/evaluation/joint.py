@@ -18,13 +18,13 @@ from math import exp
 from typing import Any
 
 import torch
-from scipy.stats import binomtest
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from backend.engine import Lab
 from backend.evaluation.markdown import UNKNOWN, percent
 from backend.evaluation.quality import similarity
+from backend.measures.bootstrap import share
 from backend.measures.overlap import repetition
 from backend.models.pool import Loaded
 from backend.refused import Refused
@@ -272,20 +272,16 @@ class Compared:
         return rows
 
 
-def rate(met: Sequence[bool]) -> list[float] | None:
+def rate(met: Sequence[bool]) -> list[float | None] | None:
     """[share, low, high]: a share and its 95 % interval by Wilson; None of nothing."""
-    if not met:
-        return None
-    result = binomtest(sum(met), len(met))
-    interval = result.proportion_ci(method="wilson")
-    return [float(result.statistic), float(interval.low), float(interval.high)]
+    return [*share(sum(met), len(met))] if met else None
 
 
 def _perplexity(answers: Sequence[Answer]) -> float:
     return exp(sum(one.nats for one in answers) / max(1, sum(len(one.ids) for one in answers)))
 
 
-def share_of(found: list[float] | None, prompts: int = 0) -> str:
+def share_of(found: Sequence[float | None] | None, prompts: int = 0) -> str:
     """A share with its interval, and the prompts that it rests on where they are given."""
     if not found:
         return UNKNOWN

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from backend.engine import Lab
-from backend.evaluation.perplexity import tokenise
 from backend.evaluation.texts import WINDOW
 from backend.inference.chunks import CHUNK
 from backend.inference.kv_cache import FramedCache
@@ -63,8 +62,3 @@ def go_on(runner: Runner, logits: Tensor, cache: FramedCache, count: int) -> Ite
         yield token
         if number < count - 1:
             logits = runner.read(torch.tensor([token]), cache)
-
-
-def tokenised(lab: Lab, model: str, texts: Mapping[str, str], most: int) -> dict[str, Tensor]:
-    """The first `most` token ids [n] of each text, by name."""
-    return {name: tokenise(lab, text, RunSettings(prompt="-", model=model), most) for name, text in texts.items()}

@@ -20,7 +20,7 @@ from pydantic import Field
 from backend.engine import Lab
 from backend.evaluation.experiment import Experiment, Result, Say, chosen, not_gone_on
 from backend.evaluation.markdown import figure, table
-from backend.evaluation.perplexity import Chunk, begin, read, tokenise, truncation_start
+from backend.evaluation.perplexity import Chunk, begin, read, truncation_start
 from backend.evaluation.texts import LAMBDA, TRUNCATION, WINDOW, TextFlags
 from backend.inference.chunks import CHUNK
 from backend.record import checkpoint
@@ -183,26 +183,6 @@ def _tails(readings: Sequence[Reading], policy: str, length: int, start: int) ->
     return {reading.document: nats for reading in mine if (nats := reading.tail(length)) is not None}
 
 
-def same_tokens(readings: Sequence[Reading], lengths: Sequence[int]) -> list[dict[str, Any]]:
-    """Λ perplexity of the last tokens of a long text, over that of the same tokens in a text begun FRESH before."""
-    rows = []
-    for length in lengths:
-        far, near = by_document(readings, LAMBDA, length), by_document_fresh(readings, length)
-        both = sorted(far.keys() & near.keys()) if length > FRESH else []
-        if both:
-            late, early = statistics.mean(far[name] for name in both), statistics.mean(near[name] for name in both)
-            rows.append(
-                {
-                    "tokens": length,
-                    "documents": len(both),
-                    "perplexity": round(math.exp(late), 3),
-                    "perplexity of a fresh text": round(math.exp(early), 3),
-                    "ratio": round(math.exp(late - early), 4),
-                }
-            )
-    return rows
-
-
 class TextReadings(Experiment):
     """What experiments share that read texts under policies. policies: their settings by name."""
 
@@ -225,8 +205,8 @@ class TextReadings(Experiment):
         if other := next((r.document for r in readings if prints.get(r.document, r.text) != r.text), None):
             raise not_gone_on(f"it was read of another text named {other}")
         measured_at = sorted({*lengths, *(told_at(before) if readings and before else ())})
-        lab, settings = options.lab(), RunSettings(prompt="-", model=options.model)
-        ids = {name: tokenise(lab, text, settings, lengths[-1]) for name, text in texts.items()}
+        lab = options.lab()
+        ids = options.ids(lab, lengths[-1])
         about = provenance(seed=0)
         call = {key: about[key] for key in CALL}
         found: dict[str, Any] = {}
@@ -245,11 +225,10 @@ class TextReadings(Experiment):
                 "model": options.model,
                 "window": WINDOW,
                 "perplexity": summary(readings, list(self.policies), measured_at),
-                "same_tokens": same_tokens(readings, measured_at),
                 "readings": [asdict(reading) for reading in readings],
             }
             yield found
-        for row in [*found.get("perplexity", ()), *found.get("same_tokens", ())]:
+        for row in found.get("perplexity", ()):
             say(json.dumps(row, ensure_ascii=False))
         for policy in policies:
             for length in lengths:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
-from backend.evaluation.card import PROMPTS, Card, Figure
+from backend.evaluation.card import PROMPTS, Card
 from backend.evaluation.experiment import Experiment, Results
 from backend.evaluation.experiments import experiments
 from backend.evaluation.markdown import UNKNOWN, listed, table
@@ -35,24 +35,14 @@ have other names now. What went wrong is in [LOG.md](LOG.md).
 
 
 class Section(NamedTuple):
-    """name: for links. text: Markdown below the title."""
+    """name: for links. text: Markdown below the title. card: of an experiment whose results are there and can be shown.
+    command: what measures it."""
 
     name: str
     title: str
     text: str
-    figures: Sequence[Figure] = ()
-
-
-class Shown(NamedTuple):
-    """An experiment with the result files of it that are there, its card, and what else is to be said of it.
-
-    card: None without files, or where they cannot be shown.
-    """
-
-    experiment: Experiment
-    results: Results
-    card: Card | None
-    notes: Sequence[str]
+    card: Card | None = None
+    command: str = ""
 
 
 def read(folder: Path = RESULTS) -> dict[str, Any]:
@@ -63,11 +53,11 @@ def read(folder: Path = RESULTS) -> dict[str, Any]:
 def sections(folder: Path = RESULTS, link: str = "") -> list[Section]:
     """Every section. link: what stands before a file's name where it is linked to."""
     results = read(folder)
-    found = [_shown(each, results) for each in experiments if not each.withdrawn]
+    found = [_section(each, results, link) for each in experiments if not each.withdrawn]
     others = [name for name in results if not any(_of(each, name) for each in experiments)]
     return [
         Section("headlines", "Headlines", _headlines(found)),
-        *(_section(each, link) for each in found),
+        *found,
         Section("withdrawn", AGAIN, _withdrawn(results, link)),
         *([Section("others", "Other files", _links(others, link))] if others else []),
     ]
@@ -110,37 +100,28 @@ def _of(experiment: Experiment, name: str) -> bool:
     return any(PurePath(name).match(pattern) for pattern in experiment.files)
 
 
-def _shown(experiment: Experiment, results: Results) -> Shown:
+def _section(experiment: Experiment, results: Results, link: str) -> Section:
     # In the order of the patterns, which is that of the rows.
     names = dict.fromkeys(n for pattern in experiment.files for n in results if PurePath(n).match(pattern))
     there = {name: results[name] for name in names if results[name]}
     again = f"`{experiment.command}` makes it again."
     notes = [f"{name} cannot be read: {again}" for name in names if results[name] is None]
+    card = None
     if not there:
-        return Shown(experiment, there, None, notes or [f"Not measured yet: `{experiment.command}`"])
-    try:
-        return Shown(experiment, there, experiment.card(there), notes)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError) as error:
-        words = f"{', '.join(there)} cannot be shown ({type(error).__name__}): {again}"
-        return Shown(experiment, there, None, [words, *notes])
+        notes = notes or [f"Not measured yet: `{experiment.command}`"]
+    else:
+        try:
+            card = experiment.card(there)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError) as error:
+            notes.insert(0, f"{', '.join(there)} cannot be shown ({type(error).__name__}): {again}")
+    parts = [f"*{experiment.question}*", card.text.strip() if card else "", *notes, _sources(there, link)]
+    return Section(experiment.name, experiment.title, "\n\n".join(filter(None, parts)), card, experiment.command)
 
 
-def _section(shown: Shown, link: str) -> Section:
-    experiment, results, card, notes = shown
-    parts = [f"*{experiment.question}*", *([card.text.strip()] if card else []), *notes]
-    figures = card.figures if card else ()
-    return Section(
-        experiment.name, experiment.title, "\n\n".join(filter(None, [*parts, _sources(results, link)])), figures
-    )
-
-
-def _headlines(found: Sequence[Shown]) -> str:
-    cards = [(each.experiment, each.card) for each in found if each.card]
+def _headlines(found: Sequence[Section]) -> str:
+    cards = [(each.command, each.card) for each in found if each.card]
     rows = [
-        [what, much, f"`{experiment.command}`"]
-        for experiment, card in cards
-        for what, much in card.headlines
-        if much != UNKNOWN
+        [what, much, f"`{command}`"] for command, card in cards for what, much in card.headlines if much != UNKNOWN
     ]
     shown = table(["what", "how much (95 %)", "command"], rows)
     few = "\n".join(f"- {card.few}" for _, card in cards if card.few)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import types
 from collections.abc import Iterable
 from importlib.util import find_spec
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
@@ -32,9 +31,10 @@ def add(evaluate: argparse.ArgumentParser, experiments: Iterable[Experiment]) ->
 
 def add_flag(command: argparse.ArgumentParser, name: str, field: FieldInfo) -> None:
     """A flag for a field; what is given stays text, which the model reads. Several values may follow a tuple's."""
-    flag, kind = f"--{name.replace('_', '-')}", _without_none(field.annotation)
+    flag, kind = f"--{name.replace('_', '-')}", field.annotation
     default = field.get_default(call_default_factory=True)
-    usual = "" if field.is_required() or default in (None, (), False, "") else f" ({_words(default)})"
+    shown = " ".join(map(str, default)) if isinstance(default, tuple) else default
+    usual = "" if field.is_required() or default in (None, (), False) else f" ({shown})"
     meaning = f"{field.description or name.replace('_', ' ')}{usual}".replace("%", "%%")
     if kind is bool:
         command.add_argument(flag, dest=name, action="store_true", default=argparse.SUPPRESS, help=meaning)
@@ -45,16 +45,6 @@ def add_flag(command: argparse.ArgumentParser, name: str, field: FieldInfo) -> N
     command.add_argument(
         flag, dest=name, required=field.is_required(), metavar=choices, default=argparse.SUPPRESS, help=meaning, **many
     )
-
-
-def _without_none(kind: Any) -> Any:
-    if get_origin(kind) in (Union, types.UnionType):
-        return next(part for part in get_args(kind) if part is not type(None))
-    return kind
-
-
-def _words(default: Any) -> str:
-    return " ".join(map(str, default)) if isinstance(default, tuple) else str(default)
 
 
 def _run(experiment: Experiment, given: argparse.Namespace) -> int:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import copy
 import json
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from lm_eval.api.task import ConfigurableTask
@@ -122,30 +123,27 @@ def tuned(method: Method, model: str) -> Adapter:
     return adapter
 
 
-def subjects(
-    models: Models, model: str, adapters: Iterable[Adapter]
-) -> Iterator[tuple[str, Callable[[], SignalledLM]]]:
-    """What makes the models to ask, by name: the base model, and each adapter without and with what it was trained
-    with, its signal or its position ids."""
-    yield "the model itself", lambda: SignalledLM(models.load(model), None)
-    for adapter in adapters:
-        for name, signal, policy in _readings(adapter):
-            yield name, partial(_subject, models, model, adapter, signal, policy)
+class Subject(NamedTuple):
+    """A model to ask: the base model, or one with the adapter of `path`."""
+
+    name: str
+    path: Path | None = None
+    signal: SignalSettings | None = None
+    policy: Policy = Policy()
+
+    def load(self, models: Models, model: str) -> SignalledLM:
+        return SignalledLM(models.load(model, "bf16", self.path), self.signal, self.policy)
 
 
-def _subject(
-    models: Models, model: str, adapter: Adapter, signal: SignalSettings | None, policy: Policy
-) -> SignalledLM:
-    return SignalledLM(models.load(model, "bf16", adapter.path), signal, policy)
-
-
-def _readings(adapter: Adapter) -> Iterator[tuple[str, SignalSettings | None, Policy]]:
-    """The ways in which an adapter is asked, by name."""
-    method, long = adapter.method, adapter.longform
-    if long is None:
-        yield f"{method}, no countdown", None, Policy()
-        yield f"{method}, countdown", adapter.settings, Policy()
-        return
-    yield f"{method}, read plainly", None, Policy()
-    if not long.policy.plain:
-        yield f"{method}, read as trained", None, long.policy
+def subjects(tuned: Iterable[Adapter]) -> Iterator[Subject]:
+    """The base model, and each adapter without and with what it was trained with: its signal, or its position ids."""
+    yield Subject("the model itself")
+    for adapter in tuned:
+        method, long, own = adapter.method, adapter.longform, partial(Subject, path=adapter.path)
+        if long is None:
+            yield own(f"{method}, no countdown")
+            yield own(f"{method}, countdown", signal=adapter.settings)
+            continue
+        yield own(f"{method}, read plainly")
+        if not long.policy.plain:
+            yield own(f"{method}, read as trained", policy=long.policy)

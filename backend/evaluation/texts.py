@@ -6,9 +6,13 @@ import pydoc_data.topics
 from pathlib import Path
 
 from pydantic import Field
+from torch import Tensor
 
+from backend.engine import Lab
 from backend.evaluation.experiment import ModelFlags
+from backend.evaluation.perplexity import tokenise
 from backend.refused import Refused
+from backend.settings import RunSettings
 
 # The Λ window of what is shown, and the policy that reads anew what such a window holds.
 WINDOW = 2048
@@ -34,3 +38,8 @@ class TextFlags(ModelFlags):
     def texts(self) -> dict[str, str]:
         """The texts by name."""
         return documents(self.data, self.documents)
+
+    def ids(self, lab: Lab, most: int) -> dict[str, Tensor]:
+        """The first `most` token ids [n] of each text."""
+        settings = RunSettings(prompt="-", model=self.model)
+        return {name: tokenise(lab, text, settings, most) for name, text in self.texts().items()}

@@ -7,13 +7,14 @@ round meets the machine alike for all of them.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
+from backend.evaluation.experiment import Row, Say
 from backend.inference.model_runner import Runner
 from backend.record.provenance import CPU, PeakMemory, clock, copy_bandwidth, product_rate
 
@@ -191,12 +192,6 @@ class Bench:
     products: Mapping[torch.dtype, float]
     tokens: int
 
-    def case(
-        self, name: str, context: int, make: Callable[[], Readers], model: PreTrainedModel | Runner
-    ) -> list[Speed]:
-        """One case by itself."""
-        return self.compare(context, [Case(name, make, model)])
-
     def compare(self, context: int, cases: Sequence[Case]) -> list[Speed]:
         """All ways of the cases after one context, by turns."""
         readings, rounds = NEAR if context <= SOON else FAR
@@ -298,44 +293,20 @@ def _of(model: PreTrainedModel | Runner) -> PreTrainedModel:
     return model.model if isinstance(model, Runner) else model
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """The rows of `Speed` as aligned text."""
-    head = f"{'case':56} {'context':>8} {'prefill/s':>10} {'decode/s':>9} {'bandwidth':>9} {'product':>8} {'memory':>8}"
-    lines = [
-        f"{r['case']:56} {r['context']:8,} {r['prefill']:10,.0f} {r['decode']:9.1f} {r['bandwidth']:8.0%} "
-        f"{_share(r['arithmetic'], '8.0%')} "
-        f"{r['own_memory'] / 2**20:6,.0f} M {_cell(r['cache'], 2**20)} M {_cell(r['rotations'])} "
-        f"{_share(r['gain'], '.2f')} {_share(r['cost'], '.1%')}"
-        for r in rows
-    ]
-    return "\n".join([f"{head} {'cache':>8} {'rotated':>6} {'gain':>6} {'cost':>6}", *lines])
-
-
-def _share(number: float | None, form: str) -> str:
-    return f"{'–' if number is None else format(number, form):>6}"
-
-
-def _cell(number: float | None, unit: int = 1) -> str:
-    return f"{'–':>6}" if number is None else f"{number / unit:6,.0f}"
-
-
-def measured(rows: Iterator[Speed], report: Callable[[str], None]) -> list[dict[str, Any]]:
-    """The cases as they are kept; report is given each row as it comes."""
-    found = []
-    for row in rows:
-        found.append(asdict(row))
-        report(table(found[-1:]).splitlines()[1])
-    return found
+def told(row: Speed, say: Say) -> Row:
+    """A case as it is kept; it is said as it comes."""
+    say(f"{row.case}, {row.context:,} tokens: {row.prefill:,.0f} read and {row.decode:.1f} written a second")
+    return asdict(row)
 
 
 def begun(
-    text: torch.Tensor, tokens: int, report: Callable[[str], None], device: torch.device = CPU
+    text: torch.Tensor, tokens: int, say: Say, device: torch.device = CPU
 ) -> tuple[Bench, dict[str, Any]]:
     """A bench on this machine, and the head of its result."""
     copy = copy_bandwidth(device)
     products = {dtype: product_rate(dtype, device) for dtype in (torch.bfloat16, torch.float32)}
     reached = {str(dtype).removeprefix("torch."): rate for dtype, rate in products.items()}
     speeds = ", ".join(f"{rate / 1e9:.0f} billion in {name}" for name, rate in reached.items())
-    report(f"copy bandwidth {copy / 1e9:.1f} GB/s read and written; operations/s: {speeds}\n{table([])}")
+    say(f"copy bandwidth {copy / 1e9:.1f} GB/s read and written; operations/s: {speeds}")
     head = {"copy_bytes_per_second": copy, "operations_per_second": reached}
     return Bench(text, copy, products, tokens), head | {"tokens_written": tokens}

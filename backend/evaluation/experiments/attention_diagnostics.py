@@ -22,7 +22,6 @@ from backend.engine import Lab
 from backend.evaluation.card import Axis, Card, Curve, Figure
 from backend.evaluation.experiment import Experiment, Result, Results, Row, Say
 from backend.evaluation.markdown import figure, table
-from backend.evaluation.perplexity import tokenise
 from backend.evaluation.texts import LAMBDA, PLAIN, WINDOW, TextFlags
 from backend.inference.chunks import CHUNK
 from backend.inference.probes import Probe
@@ -103,9 +102,8 @@ class AttentionDiagnostics(Experiment):
         head: int = Field(0, ge=0, description="whose logits are kept, of every layer")
 
     def measure(self, options: Options, before: Result | None, say: Say) -> Iterator[dict[str, Any]]:
-        lab, texts, length = options.lab(), options.texts(), options.length
-        plain = RunSettings(prompt="-", model=options.model)
-        ids = {name: tokenise(lab, text, plain, length) for name, text in texts.items()}
+        lab, length = options.lab(), options.length
+        ids = options.ids(lab, length)
         long = {name: mine for name, mine in ids.items() if len(mine) == length}
         if not long:
             raise Refused(f"no text has {length:,} tokens: give longer ones, or a smaller --length")
@@ -123,7 +121,7 @@ class AttentionDiagnostics(Experiment):
                     readings.append({"document": name, "policy": policy} | found)
                 say(f"{name} {policy}: {length:,} tokens read")
             yield about | {"readings": readings, "states": plane(states, length)}
-        say(counted("states", "texts", len(texts), len(long), f"shorter than {length:,} tokens"))
+        say(counted("states", "texts", len(ids), len(long), f"shorter than {length:,} tokens"))
 
     def card(self, results: Results) -> Card:
         (result,) = results.values()

@@ -44,7 +44,7 @@ def joined(texts: Sequence[Mapping[str, str]], verdicts: Sequence[Mapping[str, A
     ]
 
 
-def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[float] | None]:
+def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[float | None] | None]:
     """The share of each kind that ended, as `rate` has it."""
     return {kind: rate([row["ended"] for row in rows if row["is"] == kind]) for kind in KINDS}
 

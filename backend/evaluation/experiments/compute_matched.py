@@ -26,7 +26,7 @@ from backend.evaluation.bench.timing import read_operations
 from backend.evaluation.card import Axis, Card, Curve, Figure
 from backend.evaluation.experiment import Case, Experiment, Plan, Result, Results, Row, Say
 from backend.evaluation.markdown import decimal, estimate, figure, table
-from backend.evaluation.perplexity import Chunk, read, read_truncated, tokenise, truncation_start
+from backend.evaluation.perplexity import Chunk, read, read_truncated, truncation_start
 from backend.evaluation.texts import LAMBDA, TextFlags
 from backend.inference.model_runner import Runner
 from backend.measures.bootstrap import Bounded, bounded
@@ -95,14 +95,13 @@ class ComputeMatched(Experiment):
         windows: tuple[Annotated[int, Field(ge=4, le=STOP)], ...] = Field(WINDOWS, description="tokens of context")
 
     def plan(self, options: Options, say: Say, first: int = FIRST, stop: int = STOP) -> Plan:
-        texts = options.texts()
-        lab, settings = options.lab(), RunSettings(prompt="-", model=options.model)
-        ids = {name: tokenise(lab, text, settings, stop) for name, text in texts.items()}
+        lab = options.lab()
+        ids = options.ids(lab, stop)
         long = {name: mine for name, mine in ids.items() if len(mine) == stop}
-        say(counted("every window", "texts", len(texts), len(long), f"shorter than {stop:,} tokens"))
+        say(counted("every window", "texts", len(ids), len(long), f"shorter than {stop:,} tokens"))
         if not long:
             raise Refused(f"nothing to measure: give texts of at least {stop:,} tokens")
-        runner = lab.runner(settings)
+        runner = lab.runner(RunSettings(prompt="-", model=options.model))
 
         def measured(attention: str, window: int, name: str) -> Iterator[Row]:
             found = round(nats(lab, options.model, long[name], attention, window, first), 4)

@@ -20,7 +20,7 @@ from backend.evaluation.card import Card
 from backend.evaluation.experiment import Case, Experiment, Plan, Results, Row, Say
 from backend.evaluation.markdown import decimal, figure, table
 from backend.evaluation.quality import corpus_bleu, rouge
-from backend.evaluation.reader import Reader, tokenised
+from backend.evaluation.reader import Reader
 from backend.evaluation.texts import LAMBDA, PLAIN, TRUNCATION, WINDOW, TextFlags
 from backend.record.results import counted
 
@@ -71,7 +71,7 @@ class Continuation(Experiment):
 
     def plan(self, options: Options, say: Say) -> Plan:
         lab, lengths = options.lab(), sorted(options.lengths)
-        ids = tokenised(lab, options.model, options.texts(), lengths[-1] + WRITTEN)
+        ids = options.ids(lab, lengths[-1] + WRITTEN)
 
         def measured(policy: str) -> Iterator[Row]:
             mine = [length for length in lengths if policy != PLAIN or length <= options.longest]

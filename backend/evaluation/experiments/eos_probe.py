@@ -128,7 +128,11 @@ class EosProbe(Experiment):
         (result,) = results.values()
         held = result["lengths"]
         rows = [
-            [row["signal"], row["numbers"], row["reader"], _share(row["found"], held)] for row in result["rows"]
+            [
+                row["signal"], row["numbers"], row["reader"],
+                estimate(share(round(row["found"] * held), held), held, "lengths", percent),
+            ]
+            for row in result["rows"]
         ]
         words = (
             "A small reader, trained alike on every signal, sees one position of a response, its token and its signal, "
@@ -142,10 +146,6 @@ class EosProbe(Experiment):
             f"{words}\n\n{markdown.table(['signal', 'numbers', 'reader', 'found'], rows)}",
             headlines=[("Ends that the best of four small readers finds in a length signal alone", best)],
         )
-
-
-def _share(found: float, held: int) -> str:
-    return estimate(share(round(found * held), held), held, "lengths", percent)
 
 
 def best_readers(result: Mapping[str, Any]) -> dict[str, Bounded]:

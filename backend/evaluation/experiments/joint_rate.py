@@ -13,7 +13,6 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import zip_longest
-from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -75,16 +74,9 @@ class JointRate(Experiment):
     order = 10
     files = tuple(f"{FOLDER}{name}.json" for name in NAMES)
     resumes = True
-    recipe = (
-        *(
-            f"backend evaluate joint_rate --method {name} --data {{data}} {{more}}"
-            for name in NAMES
-            if not name.endswith("_landing")
-        ),
-        *(
-            f"backend evaluate joint_rate --method {name} --landing 8 --data {{data}} {{more}}"
-            for name in ("prompted", "ldpe", "orpe")
-        ),
+    recipe = tuple(
+        f"backend evaluate joint_rate --method {name.replace('_landing', ' --landing 8')} --data {{data}} {{more}}"
+        for name in NAMES
     )
 
     class Options(ModelFlags):
@@ -136,7 +128,7 @@ class JointRate(Experiment):
             )
         few = f" Fewer than {PROMPTS} prompts were asked: none of this is a headline." if counted < PROMPTS else ""
         parts = [WORDS.strip() + few, table(COLUMNS, rows), _ends(results), _pairs(results)]
-        return Card("\n\n".join(parts), headlines=_headlines(results), few=_few(results))
+        return Card("\n\n".join(parts), headlines=[*_headlines(results)])
 
 
 def _answered(
@@ -169,30 +161,21 @@ def _answered(
         yield result | {"answers": [asdict(one) for one in answers]}
 
 
-def _adapters(results: Results, least: int, most: float = inf) -> list[tuple[str, str]]:
-    """Shares of a shipped adapter's answers that meet their length, and that end well too, of rows of least ≤ answers <
-    most."""
-    found = []
-    for name in ADAPTERS:
-        row = results.get(f"{FOLDER}{name}.json", {}).get("summary", {}).get("validation")
-        if row and least <= row["counted"] < most:
-            length, well = (share_of(row[key], row["counted"]) for key in ("length", "all_three"))
-            found.append((f"`{name}` {length}", well))
-    return found
-
-
-def _headlines(results: Results) -> list[tuple[str, str]]:
-    cut = _adapters(results, PROMPTS)
-    if not cut:
-        return []
-    chance = share_of(results[f"{FOLDER}{ADAPTERS[0]}.json"]["summary"]["validation"]["chance"])
-    what = f"Answers of the length asked for, and those that end as a reader accepts too (a cut at random: {chance})"
-    return [(what, ", ".join(f"{length}, ended {well}" for length, well in cut))]
-
-
-def _few(results: Results) -> str:
-    each = [f"{length} of the length, {well} that end well too" for length, well in _adapters(results, 1, PROMPTS)]
-    return f"The shipped adapters cut, shares of their answers: {'; '.join(each)}." if each else ""
+def _headlines(results: Results) -> Iterator[tuple[str, str]]:
+    """Shares of the shipped adapters' answers that meet their length, and that end well too."""
+    shipped = {name: results[file] for name in ADAPTERS if (file := f"{FOLDER}{name}.json") in results}
+    summaries = {name: found["summary"]["validation"] for name, found in shipped.items()}
+    counts = {name: row["counted"] for name, row in summaries.items() if row["counted"] >= PROMPTS}
+    cut = [
+        "`{}` {}, ended {}".format(name, *(share_of(summaries[name][key], count) for key in ("length", "all_three")))
+        for name, count in counts.items()
+    ]
+    if cut:
+        chance = share_of(summaries[next(iter(counts))]["chance"])
+        yield (
+            f"Answers of the length asked for, and those that end as a reader accepts too (a cut at random: {chance})",
+            ", ".join(cut),
+        )
 
 
 class Beside(NamedTuple):

@@ -14,8 +14,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from itertools import product
 from pathlib import Path, PurePath
@@ -40,7 +39,6 @@ from backend.models import adapters
 from backend.models.adapters import Adapter
 from backend.models.pool import Loaded
 from backend.record import jsonlines
-from backend.record.provenance import provenance
 from backend.refused import Refused
 from backend.settings import LIMIT_METHODS, MAX_LANDING, SIGNAL_METHODS, UNSTEERED, Method, RunSettings, Unit, Watch
 from backend.steps import Finish, Step
@@ -50,7 +48,10 @@ from backend.text.units import length
 from backend.training.data import QUESTIONS, SUMMARISE
 
 Range = Literal["range", "beyond", "words", "characters", "changed", "summaries"]
-MEASURED = ("prompted", "prompted_tuned", "ldpe", "orpe", "lrpe", "pre", "mnt_ldpe", "mnt_orpe")
+MEASURED = (
+    "none --ranges range beyond", "prompted", "prompted_tuned", "ldpe", "orpe", "lrpe", "pre", "mnt_ldpe", "mnt_orpe",
+    "exp_decay --ranges range beyond", "ldpe --landing 8 --ranges range", "orpe --landing 8 --ranges range",
+)  # fmt: skip
 IN_RANGE = (10, 20, 40, 60, 80, 100, 120, 150, 200)
 EDGES = (5, 300)
 BEYOND = (300, 500, 700, 1000)
@@ -301,13 +302,7 @@ class LengthControl(Experiment):
     needs = ("rouge_score", ENCODER)
     withdrawn = UNEQUAL
     recipe = (
-        "backend evaluate length_control --method none --ranges range beyond --data {data} {more}",
-        *(f"backend evaluate length_control --method {method} --data {{data}} {{more}}" for method in MEASURED),
-        "backend evaluate length_control --method exp_decay --ranges range beyond --data {data} {more}",
-        *(
-            f"backend evaluate length_control --method {method} --landing 8 --ranges range --data {{data}} {{more}}"
-            for method in ("ldpe", "orpe")
-        ),
+        *(f"backend evaluate length_control --method {how} --data {{data}} {{more}}" for how in MEASURED),
         "backend.training.card",
     )
 
@@ -325,7 +320,7 @@ class LengthControl(Experiment):
     def measure(self, options: Options, before: Result | None, say: Say) -> Iterator[dict[str, Any]]:
         """All of it at once: answers, summary by range, quality. Other ranges of `before` are kept where it was made of
         the same adapter and prompts."""
-        started, method, model, ranges = time.monotonic(), options.method, options.model, options.ranges
+        method, model, ranges = options.method, options.model, options.ranges
         if options.landing and (method in LIMIT_METHODS or method in UNSTEERED):
             raise Refused(f"{method} has no target to land on: leave out --landing")
         adapter = _adapter(method, model, options.adapter)
@@ -353,12 +348,10 @@ class LengthControl(Experiment):
             say(f"{method:14} {name:20} " + "  ".join(f"{key} {value:.3g}" for key, value in row.items()))
         say(f"{method:14} quality {json.dumps(good)}")
         yield made | {
-            "commands": _commands(before, kept) | dict.fromkeys(map(range_of, new), provenance(seed=0)["command"]),
             "summaries": summaries(untouched, short, authors) if short else before.get("summaries", []),
             "answers": [_record(answer) for answer in [*kept, *new]],
             "summary": found,
             "quality": good,
-            "seconds": time.monotonic() - started,
         }
 
     def card(self, results: Results) -> Card:
@@ -384,12 +377,6 @@ def _others(before: Sequence[dict[str, Any]], new: Sequence[Answer]) -> list[Ans
     kept = [answer for answer in (Answer(**row) for row in before) if range_of(answer) not in measured]
     asked, earlier = ({(a.kind, a.prompt) for a in group if a.kind != SUMMARIES} for group in (new, kept))
     return kept if asked == earlier or not asked or not earlier else []
-
-
-def _commands(before: Mapping[str, Any], kept: Sequence[Answer]) -> dict[str, str]:
-    """By which command each range was measured that is kept."""
-    known = before.get("commands", {})
-    return {name: known.get(name, before["command"]) for name in map(range_of, kept)}
 
 
 def _record(answer: Answer) -> dict[str, Any]:

@@ -19,7 +19,7 @@ import torch
 from pydantic import Field
 
 from backend.evaluation.bench.throughput import throughput
-from backend.evaluation.bench.timing import Bench, Speed, begun, cache_bytes, measured
+from backend.evaluation.bench.timing import Bench, Case, Speed, begun, cache_bytes, told
 from backend.evaluation.bench.ways import context_tokens, engine_readers
 from backend.evaluation.card import Card
 from backend.evaluation.experiment import Experiment, Flags, Result, Results, Say
@@ -74,7 +74,8 @@ def cases(models: Models, gguf: Path, bench: Bench) -> Iterator[Speed]:
     for context in CONTEXTS:
         yield speed(theirs, gguf, bench, context, runners["bf16"])
         for precision, runner in runners.items():
-            yield from bench.case(f"engine {precision}", context, partial(engine_readers, runner, Policy()), runner)
+            case = Case(f"engine {precision}", partial(engine_readers, runner, Policy()), runner)
+            yield from bench.compare(context, [case])
 
 
 class LlamaCpp(Experiment):
@@ -94,7 +95,7 @@ class LlamaCpp(Experiment):
         with tempfile.TemporaryDirectory() as work:
             gguf = embedded.original(Path(work))
             bench, head = begun(context_tokens(models), options.tokens, say)
-            yield head | {"short": measured(cases(models, gguf, bench), say)}
+            yield head | {"short": [told(row, say) for row in cases(models, gguf, bench)]}
 
     def card(self, results: Results) -> Card:
         return Card(throughput(results))

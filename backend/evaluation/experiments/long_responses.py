@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from backend.evaluation.card import PROMPTS, Card
 from backend.evaluation.experiment import Result, Results
-from backend.evaluation.long_answers import HELLOBENCH, SAMPLED, LongAnswers, tables
+from backend.evaluation.long_answers import DYNAMIC, HELLOBENCH, PLAIN, POLICIES, SAMPLED, LongAnswers, tables
 from backend.evaluation.markdown import estimate, percent, points, verdict
-from backend.evaluation.policies import DYNAMIC, PLAIN, POLICIES
 from backend.measures.bootstrap import Bounded
 
 # By how much 004's three models write more under dynamic PIC by 4: its table 7, 1155 / 985, 1125 / 967, 1381 / 1024.

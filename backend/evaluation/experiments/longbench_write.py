@@ -9,9 +9,8 @@ from statistics import fmean
 
 from backend.evaluation.card import Card
 from backend.evaluation.experiment import Results
-from backend.evaluation.long_answers import LONGBENCH, SAMPLED, LongAnswers, tables
+from backend.evaluation.long_answers import LONGBENCH, POLICIES, SAMPLED, LongAnswers, tables
 from backend.evaluation.markdown import UNKNOWN, estimate, figure, table, verdict
-from backend.evaluation.policies import POLICIES
 from backend.measures.bootstrap import Bounded, difference
 from backend.measures.length_error import s_l
 

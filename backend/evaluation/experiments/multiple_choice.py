@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
@@ -22,6 +22,10 @@ from backend.evaluation.markdown import figure, listed, percent
 from backend.record.results import counted
 from backend.refused import Refused
 from backend.settings import LONG_METHODS, Method
+
+if TYPE_CHECKING:
+    from backend.evaluation.signalled import Subject
+    from backend.models.pool import Models
 
 SHIPPED = "backend evaluate multiple_choice --data {data} --method"
 
@@ -66,8 +70,9 @@ class MultipleChoice(Experiment):
         common = {"methods": options.method, "model": options.model, "tasks": [*own, *options.task]} | {
             "limit": options.limit, "shots": options.shots,
         }  # fmt: skip
-        asked = subjects(options.lab().models, options.model, adapters)
-        return Plan(common, [Case((name,), partial(_accuracies, options, name, make, say)) for name, make in asked])
+        models = options.lab().models
+        asked = subjects(adapters)
+        return Plan(common, [Case((each.name,), partial(_accuracies, options, models, each, say)) for each in asked])
 
     def card(self, results: Results) -> Card:
         rows = [
@@ -78,7 +83,7 @@ class MultipleChoice(Experiment):
         return Card(listed(["model", "task", "documents", "accuracy"], rows))
 
 
-def _accuracies(options: MultipleChoice.Options, name: str, make: Any, say: Say) -> Iterator[Row]:
+def _accuracies(options: MultipleChoice.Options, models: Models, subject: Subject, say: Say) -> Iterator[Row]:
     """A row a task of one model to ask."""
     from lm_eval import simple_evaluate
 
@@ -87,15 +92,15 @@ def _accuracies(options: MultipleChoice.Options, name: str, make: Any, say: Say)
     with tempfile.TemporaryDirectory() as scratch:
         own = [summaries(options.data, options.limit or 200, Path(scratch) / "t.json")] if options.data else []
         found = simple_evaluate(
-            make(), tasks=[*own, *options.task], limit=options.limit, num_fewshot=options.shots,
-            apply_chat_template=True, bootstrap_iters=0,
+            subject.load(models, options.model), tasks=[*own, *options.task], limit=options.limit,
+            num_fewshot=options.shots, apply_chat_template=True, bootstrap_iters=0,
         )  # fmt: skip
     assert found is not None
     for task, measures in found["results"].items():
         kept = {key.split(",")[0]: round(v, 4) for key, v in measures.items() if isinstance(v, float)}
         documents = found["n-samples"][task]
-        row = {"model": name, "task": task, "documents": documents["effective"], **kept}
+        row = {"model": subject.name, "task": task, "documents": documents["effective"], **kept}
         say(json.dumps(row))
         why = f"past --limit {options.limit}"
-        say(counted(f"{name}, {task}", "documents", documents["original"], documents["effective"], why))
+        say(counted(f"{subject.name}, {task}", "documents", documents["original"], documents["effective"], why))
         yield row

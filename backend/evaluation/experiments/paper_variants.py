@@ -24,7 +24,7 @@ from backend.evaluation.experiment import Experiment, ModelFlags, Result, Result
 from backend.evaluation.markdown import estimate, table
 from backend.inference.precision import precision
 from backend.inference.side_by_side import side_by_side
-from backend.measures.bootstrap import Bounded
+from backend.measures.bootstrap import Bounded, bounded
 from backend.models import adapters
 from backend.models.adapters import Adapter
 from backend.models.pool import Loaded, Models, allowed
@@ -42,7 +42,6 @@ from backend.training.train import train
 
 TARGETS = (10, 20, 30)
 CAP = 80
-DRAWS = 10_000
 COMMON: dict[str, Any] = {"longest": 40, "longest_prompt": 76, "curriculum": "even"}
 LIMITS: dict[str, Any] = {"mnt_sigma": 16.0, "mnt_most": 64}
 # The lab's own way and the paper's: names, method, settings.
@@ -89,14 +88,8 @@ def errors(pair: str, found: np.ndarray) -> dict[str, np.ndarray]:
     return shared | ({"error": abs(off).mean(1)} if pair == "scale" else {"below": np.maximum(0, -off).mean(1)})
 
 
-def interval(of_each: np.ndarray) -> list[float]:
-    """Bounds of 95 % of a mean, by prompts drawn again."""
-    drawn = np.random.default_rng(0).integers(0, len(of_each), (DRAWS, len(of_each)))
-    return np.percentile(of_each[drawn].mean(1), (2.5, 97.5)).tolist()
-
-
 def _means(values: dict[str, np.ndarray]) -> dict[str, Any]:
-    return {name: {"mean": float(each.mean()), "interval": interval(each)} for name, each in values.items()}
+    return {name: bounded(np.mean, each).keys("mean") for name, each in values.items()}
 
 
 def measure(
@@ -152,7 +145,6 @@ class PaperVariants(Experiment):
         rows = []
         for pair in PAIRS:
             for name, found in result[pair]["paper less own"].items():
-                low, high = found["interval"]
-                apart = estimate(Bounded(found["mean"], low, high), result["prompts"], "prompts")
+                apart = estimate(Bounded.of(found, "mean"), result["prompts"], "prompts")
                 rows.append([f"{pair}: {name}", apart])
         return Card(table(["paper's way less the lab's", "mean (95 %)"], rows))

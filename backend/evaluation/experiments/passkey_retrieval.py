@@ -22,7 +22,7 @@ from backend.engine import Lab
 from backend.evaluation.card import Card
 from backend.evaluation.experiment import Case, Experiment, Plan, Result, Results, Row, Say
 from backend.evaluation.markdown import estimate, percent, table
-from backend.evaluation.reader import Reader, tokenised
+from backend.evaluation.reader import Reader
 from backend.evaluation.texts import PLAIN, TextFlags
 from backend.measures.bootstrap import Bounded, share
 from backend.record.results import counted
@@ -95,7 +95,7 @@ class PasskeyRetrieval(Experiment):
 
     def plan(self, options: Options, say: Say) -> Plan:
         lab, lengths = options.lab(), sorted(options.lengths)
-        ids = [*tokenised(lab, options.model, options.texts(), STRETCHES * lengths[-1]).values()]
+        ids = [*options.ids(lab, STRETCHES * lengths[-1]).values()]
 
         def measured(policy: str) -> Iterator[Row]:
             rows = passkeys(lab, options.model, policy, ids, lengths, options.keys)

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from backend.evaluation.card import Card
 from backend.evaluation.experiment import Result, Results
-from backend.evaluation.long_answers import HELLOBENCH, SAMPLED, LongAnswers, tables
+from backend.evaluation.long_answers import HELLOBENCH, POLICIES, SAMPLED, LongAnswers, tables
 from backend.evaluation.markdown import percent
-from backend.evaluation.policies import POLICIES
 
 ALL, GREEDY = "longform.json", "longform_greedy.json"
 

@@ -23,7 +23,6 @@ from backend.settings import RunSettings
 from backend.steps import Finish
 from backend.training.data import QUESTIONS
 
-VISITORS, WRITTEN, ROUNDS = 30, 100, 6
 # What the visitors choose, in turn; probes are on. Targets are far off, so that no count ends an answer.
 CHOICES: tuple[dict[str, Any], ...] = (
     {"method": "ldpe", "target": 400},
@@ -74,9 +73,9 @@ class Visitors(Experiment):
     command = "python -m backend evaluate visitors --written 40"
 
     class Options(Flags):
-        visitors: int = Field(VISITORS, ge=1, description="that write at once")
-        written: int = Field(WRITTEN, ge=1, description="tokens of each")
-        rounds: int = Field(ROUNDS, ge=1, description="of both by turns")
+        visitors: int = Field(30, ge=1, description="that write at once")
+        written: int = Field(100, ge=1, description="tokens of each")
+        rounds: int = Field(6, ge=1, description="of both by turns")
 
     def plan(self, options: Options, say: Say) -> Plan:
         lab, asked = Lab(), runs(options.visitors, options.written)

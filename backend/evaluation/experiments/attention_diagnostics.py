@@ -213,7 +213,7 @@ def _states_figure(result: Result) -> Figure:
         f"One PCA over {len(texts)} texts; its components hold {first:.0%} and {second:.0%} of the variance.",
         ("text", "states", "first token: x", "y", "last token: x", "y"),
         [
-            [text["document"], len(text["x"]), *(figure(text[axis][at]) for at in (0, -1) for axis in "xy")]
+            [text["document"], len(text["x"]), *(float(f"{text[axis][at]:.4g}") for at in (0, -1) for axis in "xy")]
             for text in texts
         ],
         scale={math.log10(1 + mark): f"{mark:,}" for mark in marks},

@@ -173,7 +173,7 @@ def test_what_cannot_be_read_is_said(tmp_path, capsys):
     for arguments, words in (
         (["--data", str(tmp_path)], "no .txt file"),
         (["--policy", "spiral"], "there is no policy 'spiral'"),
-        (["--lengths", "10"], "--lengths 10: input should be greater than or equal to 1024"),
+        (["--lengths", "512"], "--lengths 512: input should be greater than or equal to 1024"),
         (["--lengths", "2000"], "--lengths 2000: input should be a multiple of 512"),
     ):
         assert main(["evaluate", "perplexity", "--out", str(tmp_path / "o.json"), *arguments]) == 2

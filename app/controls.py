@@ -12,15 +12,14 @@ from app import live
 from app.buttons import QUIET
 from app.model import ModelChoice
 from app.share import flat, settings_of
+from backend.methods import methods
 from backend.models import adapters
 from backend.models.adapters import LongformSettings
 from backend.models.capabilities import Capabilities
+from backend.positions import policies
 from backend.refused import Refused
 from backend.settings import (
     CAP,
-    LIMIT_METHODS,
-    LONG_METHODS,
-    UNSTEERED,
     Method,
     RunSettings,
     Unit,
@@ -35,27 +34,6 @@ PROMPTS = {
     "A short story": "Write a short story about a lighthouse keeper who collects clouds.",
     "Bicycles": "Explain to a child how a bicycle stays upright.",
     "Five tips": "List five ways to save water at home, with one sentence for each.",
-}
-METHODS: dict[Method, tuple[str, str]] = {
-    "none": ("Free", "The model ends when it likes; only the cap holds."),
-    "prompted": ("Asked", "The target is written into the prompt."),
-    "prompted_tuned": ("Asked, tuned", "The target is written into the prompt, for a model trained to heed it."),
-    "exp_decay": ("Decay", "The end token is favoured more and more past the target."),
-    "ldpe": ("LDPE", "A countdown over prompt and response, added to the token embeddings."),
-    "orpe": ("ORPE", "A countdown over the response alone, added to the token embeddings."),
-    "lrpe": ("LRPE", "Positions whose wavelengths depend on the target."),
-    "pre": ("PRE", "The share of the target written so far, as an impulse in the embeddings."),
-    "mnt_ldpe": ("MNT++ LDPE", "A limit that is not to be passed, by LDPE."),
-    "mnt_orpe": ("MNT++ ORPE", "A limit that is not to be passed, by ORPE."),
-    "sft": ("SFT long", "No target: a model trained on long texts."),
-    "sft_ntk": ("PIC-SFT NTK", "No target: a model trained on long texts under NTK compression."),
-    "sft_dynamic": ("PIC-SFT dynamic", "No target: a model trained on long texts under dynamic compression."),
-}
-PICS = {
-    "none": ("Plain", "Every distance is what it is."),
-    "naive": ("Naive", "Every position divided by the ratio."),
-    "ntk": ("NTK", "The rotation slowed by the ratio on RoPE's base."),
-    "dynamic": ("Dynamic", "Only the middle is compressed; start and recent tokens keep their distance."),
 }
 ON, OFF, CUSTOM = "on", "off", "number"
 
@@ -299,8 +277,8 @@ def open_with(form: Form, settings: RunSettings) -> None:
 
 def _aims(method: Method) -> list[Any]:
     """Lets the target be set, and landing, where the method heeds a target; shows the limit where it heeds that."""
-    limited = method in LIMIT_METHODS
-    aimed = not limited and method not in UNSTEERED
+    bound = methods[method].bound
+    aimed, limited = bound == "target", bound == "limit"
     return [gr.update(interactive=aimed)] * 2 + [gr.update(visible=aimed), gr.update(visible=limited)]
 
 
@@ -312,13 +290,13 @@ def as_trained(method: Method, model: str, given: Sequence[Any]) -> list[Any]:
     count = len(given)
     if trained := trained_positions(method, model):
         return [*astuple(trained)][:count]
-    theirs = [astuple(found)[:count] for name in LONG_METHODS if (found := trained_positions(name, model))]
+    theirs = [astuple(found)[:count] for name in methods.names() if (found := trained_positions(name, model))]
     return UNCOMPRESSED[:count] if tuple(given) in theirs else [gr.skip()] * count
 
 
 def trained_positions(method: Method, model: str) -> LongformSettings | None:
     """The positions under which a method's adapter was trained; None for one that was not trained on long texts."""
-    found = adapters.find(method, model) if method in LONG_METHODS else None
+    found = adapters.find(method, model) if methods[method].compression else None
     return found.longform if found else None
 
 
@@ -335,15 +313,15 @@ def gates(form: Form, can: Capabilities, missing: Mapping[Any, str | None]) -> d
 
 
 def _limit(missing: Mapping[Any, str | None]) -> dict[str, Any]:
-    reasons = [missing.get(method) for method in LIMIT_METHODS]
+    reasons = [missing.get(method.name) for method in methods if method.bound == "limit"]
     return {"interactive": not all(reasons), "info": reasons[0] if all(reasons) else None}
 
 
 def method_options(missing: Mapping[Any, str | None]) -> list[dict[str, str]]:
     """Options of the length method; those that cannot be used are off, with the reason."""
     return [
-        {"id": name, "label": label, "hint": hint, "off": missing.get(name) or ""}
-        for name, (label, hint) in METHODS.items()
+        {"id": method.name, "label": method.label, "hint": method.summary, "off": missing.get(method.name) or ""}
+        for method in methods
     ]
 
 
@@ -352,12 +330,12 @@ def pic_options(can: Capabilities | None) -> list[dict[str, str]]:
     missing = can.unsupported if can else {}
     return [
         {
-            "id": name,
-            "label": label,
-            "hint": hint,
-            "off": "" if name == "none" else missing.get("ntk" if name == "ntk" else "pic", ""),
+            "id": policy.name,
+            "label": policy.label,
+            "hint": policy.summary,
+            "off": missing.get(policy.needs, ""),
         }
-        for name, (label, hint) in PICS.items()
+        for policy in policies
     ]
 
 

@@ -11,7 +11,7 @@ from app import charts
 from app.charts import SERIES_COLOURS, Chart, Drawn
 from app.series import Series, pick, sample
 from backend.measures.principal_components import components
-from backend.positions.policy import Policy
+from backend.positions import policy_of
 from backend.settings import RunSettings, counted
 
 POINTS = 120
@@ -128,7 +128,7 @@ def positions(settings: Sequence[tuple[str, str, RunSettings]], tokens: int) -> 
 
     def draw(colour: str, setting: tuple[str, str, RunSettings]) -> Drawn:
         name, words, chosen = setting
-        every = Policy.of(chosen).distance(np.array([tokens - 1]), np.arange(tokens))[0][::-1]
+        every = policy_of(chosen).distance(np.array([tokens - 1]), np.arange(tokens))[0][::-1]
         row = [f"{name} · {words}", int(np.sum(~np.isnan(every))), charts.cell(np.nanmax(every))]
         return [charts.line(true, charts.rounded(every[true], 2), colour, name, width=2.2)], row
 

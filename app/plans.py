@@ -18,7 +18,7 @@ from backend.evaluation.reader import go_on
 from backend.inference.chunks import CHUNK
 from backend.inference.control import Control
 from backend.inference.kernels.tiles import TILED
-from backend.positions import Policy
+from backend.positions import policies, policy_of
 from backend.refused import Refused
 from backend.settings import RunSettings
 
@@ -29,10 +29,7 @@ POLICIES: dict[str, dict[str, Any]] = {
     "Λ": {},
     "Λ without sinks": {"sinks": 0},
     TRUNCATION: {},
-    "Naive PIC": {"pic": "naive"},
-    "NTK PIC": {"pic": "ntk"},
-    "Dynamic PIC": {"pic": "dynamic"},
-}
+} | {policy.title or policy.label: {"pic": policy.name} for policy in policies if policy.name != "none"}
 NOTHING, WRITE, NUMBER = "Nothing", "Write on", "Tell a hidden number"
 WRITTEN = 60
 # A shorter text has no room for a number and the question.
@@ -74,21 +71,15 @@ def plans(window: int, sinks: int, ratio: float, chosen: Sequence[str], on: dict
     if not chosen:
         raise Refused("nothing is chosen: tick Plain, Λ or another way to read")
     seen = {"window": window, "sinks": sinks}
-    return [
-        Plan(
-            f"{name} × {ratio:g}" if "pic" in changes else name,
-            settings_of(
-                {"prompt": "…"}
-                | on
-                | (seen if "Λ" in name else {})
-                | ({"ratio": ratio} if "pic" in changes else {})
-                | changes
-            ),
-            window if name == TRUNCATION else None,
-        )
-        for name, changes in POLICIES.items()
-        if name in chosen
-    ]
+    return [_plan(name, changes, seen, ratio, on) for name, changes in POLICIES.items() if name in chosen]
+
+
+def _plan(name: str, changes: dict[str, Any], seen: dict[str, int], ratio: float, on: dict[str, Any]) -> Plan:
+    heeded = policies[changes.get("pic", "none")].heeds()
+    compressed = "ratio" in heeded
+    changes = (seen if "Λ" in name or "window" in heeded else {}) | ({"ratio": ratio} if compressed else {}) | changes
+    settings = settings_of({"prompt": "…"} | on | changes)
+    return Plan(f"{name} × {ratio:g}" if compressed else name, settings, seen["window"] if name == TRUNCATION else None)
 
 
 def task(lab: Any, text: str, settings: RunSettings, length: int, then: str, depth: float) -> Task:
@@ -117,7 +108,7 @@ def readings(lab: Any, todo: Task, ways: Sequence[Plan], control: Control) -> It
     """The readings that have begun, after every few chunks and tokens, until all are done or stopped."""
     done: list[Passage] = []
     for plan in ways:
-        passage = Passage(plan.name, len(todo.tokens), cap=Policy.of(plan.settings).limit)
+        passage = Passage(plan.name, len(todo.tokens), cap=policy_of(plan.settings).limit)
         stand = begin(lab, plan.settings, len(todo.tokens) + todo.written)
         for chunks in batches(_read(lab, todo.tokens, plan, control, stand), PERIOD):
             for chunk in chunks:

@@ -19,7 +19,7 @@ from app.share import explain
 from backend.models.capabilities import Capabilities
 from backend.record.trace import Trace
 from backend.refused import Refused
-from backend.settings import LIMIT_METHODS, RunSettings, counted, noun
+from backend.settings import RunSettings, counted, noun
 from backend.steps import Finish, Step
 from backend.text.units import characters, words
 
@@ -83,8 +83,7 @@ class View:
         """A target that was asked for before the first token is the run's own."""
         settings = self.series.settings
         if first.wanted not in (None, settings.goal):
-            aim = "limit" if settings.method in LIMIT_METHODS else "target"
-            self.series.settings = self.trace.settings = settings.model_copy(update={aim: first.wanted})
+            self.series.settings = self.trace.settings = settings.model_copy(update={settings.bound: first.wanted})
 
     def cut_short(self, trace: Trace) -> None:
         """Ends what is shown of a recorded run where it was stopped."""
@@ -224,8 +223,7 @@ def ended_words(finish: Finish, settings: RunSettings) -> str:
         return finish.message
     words = f"{finish.ended.capitalize()} after {counted(finish.tokens, 'tokens')} in {finish.decode_seconds:.1f} s"
     if finish.error is not None:
-        aim = "limit" if settings.method in LIMIT_METHODS else "target"
-        words += f", {charts.signed(finish.error)} {noun(finish.error, settings.goal_unit)} from the {aim}"
+        words += f", {charts.signed(finish.error)} {noun(finish.error, settings.goal_unit)} from the {settings.bound}"
     return " ".join([words + ".", *finish.notes])
 
 

@@ -16,19 +16,22 @@ from torch import Tensor
 from backend.inference import chunks
 from backend.inference.beginnings import Beginning, Seen
 from backend.inference.control import Control
+from backend.inference.embedding import SignalContext
 from backend.inference.kv_cache import FramedCache, Stopped
 from backend.inference.landing import Landing
 from backend.inference.probes import Probe
 from backend.inference.scheduler import Asks, Read
+from backend.inference.signal import prompt_norms
+from backend.methods import methods
+from backend.methods.signal import SignalMethod
 from backend.models import adapters
 from backend.models.adapters import Adapter
 from backend.models.capabilities import Capabilities
 from backend.models.embedded import BUILDING
 from backend.models.pool import Loaded, Models, out_of_memory
-from backend.positions import Policy
+from backend.positions import policies, policy_of
 from backend.refused import Refused
-from backend.settings import LIMIT_METHODS, SIGNAL_METHODS, RunSettings, counted
-from backend.signals import SignalContext, prompt_norms
+from backend.settings import RunSettings, counted
 from backend.steps import Finish, Logits, Reading, Reason, Step
 from backend.text.prompt import Prompt, TextStream, end_ids, prompt
 from backend.text.sampling import Choice, Chooser
@@ -70,7 +73,7 @@ class Lab:
         """
         loaded, adapter = self._prepared(settings)
         asked, ends = prompt(settings, loaded.tokenizer), end_ids(loaded)
-        if not ends and (settings.method == "exp_decay" or (settings.landing and settings.steered)):
+        if not ends and (methods[settings.method].writes_end or (settings.landing and settings.steered)):
             raise Refused(
                 "the model's files name no token that ends a response, which the decay and landing write: "
                 "choose another method and no landing, or name one as eos_token_id in its generation_config.json"
@@ -88,7 +91,7 @@ class Lab:
         if adapter is not None and adapter.settings is not None:
             norms = prompt_norms(adapter.settings.scale, loaded.model.get_input_embeddings().weight, [ids])
             run.signal = SignalContext(adapter.settings, [len(ids)], [run.goal(run.wanted()) or 1], norms=norms)
-        if settings.landing and settings.steered and settings.method not in LIMIT_METHODS:
+        if settings.lands:
             run.landing = Landing(
                 loaded.tokenizer, run.chooser.ends, settings.landing, settings.seed, settings.goal_unit,
                 settings.max_new_tokens, lambda: run.control.stopped,
@@ -96,7 +99,7 @@ class Lab:
         # Each try of a landing goes on from a copy of the cache.
         caches = 1 + (settings.landing if run.landing else 0)
         room = len(ids) + settings.max_new_tokens
-        needed = caches * run.runner.cache_bytes(Policy.of(settings), room)
+        needed = caches * run.runner.cache_bytes(policy_of(settings), room)
         yield from run.runner.scheduler.stream(run.asks(), needed)
 
     def _prepared(self, settings: RunSettings) -> tuple[Loaded, Adapter | None]:
@@ -127,10 +130,9 @@ def _makes_runners() -> Callable[[Loaded], Runner]:
 def _check(settings: RunSettings, capabilities: Capabilities) -> None:
     asked = {
         "model": True,
-        "pic": settings.pic in ("naive", "dynamic"),
-        "ntk": settings.pic == "ntk",
+        policies[settings.pic].needs: True,
         "window": settings.window is not None,
-        "signals": settings.method in SIGNAL_METHODS,
+        "signals": isinstance(methods[settings.method], SignalMethod),
     }
     for control, reason in capabilities.unsupported.items():
         if asked.get(control):
@@ -173,7 +175,7 @@ class _Run:
 
     def _written(self) -> Asks:
         settings = self.settings
-        cache = self.cache = self.runner.cache(Policy.of(settings), len(self.ids) + settings.max_new_tokens)
+        cache = self.cache = self.runner.cache(policy_of(settings), len(self.ids) + settings.max_new_tokens)
         probing = settings.watch.enabled and "probes" not in self.runner.capabilities.unsupported
         probe = self.runner.probe(settings.watch) if probing else None
         cache.stopped = lambda: self.control.stopped
@@ -302,7 +304,7 @@ class _Run:
             p_eos=choice.p_end,
             spread=choice.spread,
             context=cache.length,
-            attended=attended_keys(cache),
+            attended=cache.attended,
             goal=goal,
             remaining=None if goal is None else goal - len(self.text.tokens),
             seconds=time.perf_counter() - self.prefilled,
@@ -374,8 +376,3 @@ def _advice(error: Exception, tokens: int) -> str:
         return str(error)
     what = f"{type(error).__name__}: {error}".splitlines()[0].rstrip(".: ")
     return f"The run failed after {written} ({what}): try again, or change the settings."
-
-
-def attended_keys(cache: FramedCache) -> int:
-    """Keys the last query read saw."""
-    return sum(max(0, int(hi) - int(lo)) for lo, hi, _ in cache.policy.segments(cache.length - 1))

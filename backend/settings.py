@@ -2,42 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-Method = Literal[
-    "none",
-    "prompted",
-    "prompted_tuned",
-    "exp_decay",
-    "ldpe",
-    "orpe",
-    "lrpe",
-    "pre",
-    "mnt_ldpe",
-    "mnt_orpe",
-    "sft",
-    "sft_ntk",
-    "sft_dynamic",
-]
-Unit = Literal["tokens", "words", "characters"]
-Pic = Literal["none", "naive", "ntk", "dynamic"]
-Precision = Literal["bf16", "fp32", "int8", "int4", "4bit"]
+from backend.methods import LengthMethod, methods
+from backend.positions import policies
 
-SIGNAL_METHODS: tuple[Method, ...] = ("ldpe", "orpe", "lrpe", "pre", "mnt_ldpe", "mnt_orpe")
-LONG_METHODS: tuple[Method, ...] = ("sft", "sft_ntk", "sft_dynamic")
-ADAPTER_METHODS: tuple[Method, ...] = ("prompted_tuned", *SIGNAL_METHODS, *LONG_METHODS)
-UNSTEERED: tuple[Method, ...] = ("none", *LONG_METHODS)
-LIMIT_METHODS: tuple[Method, ...] = ("mnt_ldpe", "mnt_orpe")
-PROMPTED_METHODS: tuple[Method, ...] = ("prompted", "prompted_tuned")
+if TYPE_CHECKING:
+    Method = str
+    Pic = str
+else:
+    # What the folders hold, so that the schemas of page, terminal and API name each of them.
+    Method = Literal[tuple(methods.names())]
+    Pic = Literal[tuple(policies.names())]
+Unit = Literal["tokens", "words", "characters"]
+Precision = Literal["bf16", "fp32", "int8", "int4", "4bit"]
 
 MAX_PROMPT_CHARS = 400_000
 MAX_LANDING = 32
 MAX_TARGET = 100_000
 MAX_NEW_TOKENS = 16_384
 # The cap where none is asked for: at least so many tokens, room for a long text, and for each unit aimed at so many.
-CAP, LONG_CAP = 256, 3072
+CAP = LengthMethod.cap
 ROOM: dict[Unit, float] = {"tokens": 2, "words": 3, "characters": 0.5}
 MAX_WINDOW = 131_072
 
@@ -54,9 +41,10 @@ def counted(number: int, unit: str) -> str:
 
 def cap_for(method: Method, target: int, limit: int, unit: Unit) -> int:
     """The cap on new tokens that leaves room for what is aimed at, from CAP to MAX_NEW_TOKENS."""
-    if method in UNSTEERED:
-        return LONG_CAP if method in LONG_METHODS else CAP
-    wanted = limit * ROOM["tokens"] if method in LIMIT_METHODS else target * ROOM[unit]
+    found = methods[method]
+    if found.bound is None:
+        return found.cap
+    wanted = limit * ROOM["tokens"] if found.bound == "limit" else target * ROOM[unit]
     return min(max(CAP, round(wanted)), MAX_NEW_TOKENS)
 
 
@@ -102,13 +90,14 @@ class RunSettings(BaseModel):
         CAP, ge=1, le=MAX_NEW_TOKENS, description="hard cap on generated tokens, always on; follows the target if unset"
     )
 
-    pic: Pic = Field("none", description="position-id compression policy (004)")
+    pic: Pic = Field("none", description="position policy")
     ratio: float = Field(
-        1.0, ge=0.05, le=1024, allow_inf_nan=False, description="compression ratio s (NTK: factor on the RoPE base)"
-    )
+        1.0, ge=0.05, le=1024, allow_inf_nan=False,
+        description="compression ratio s (NTK: factor on the RoPE base; Self-Extend: tokens of a group)",
+    )  # fmt: skip
     initial: int = Field(4, ge=0, le=100_000, description="dynamic PIC: uncompressed tokens at the start")
     recent: int = Field(
-        200, ge=1, le=100_000, description="dynamic PIC: uncompressed tokens at the end, the current one included"
+        200, ge=1, le=100_000, description="tokens at the end that keep their distances, the current one included"
     )
     reading: Literal["contiguous", "literal"] = Field("contiguous", description="reading of 004 eq. 9")
     prefill: Literal["row_exact", "paper"] = Field(
@@ -145,6 +134,11 @@ class RunSettings(BaseModel):
             cap = CAP
         return given | {"max_new_tokens": cap}
 
+    @field_validator("method", mode="before")
+    @classmethod
+    def _method_is_known(cls, method: Any) -> str:
+        return methods[method].name
+
     @field_validator("prompt")
     @classmethod
     def _prompt_has_text(cls, prompt: str) -> str:
@@ -178,14 +172,29 @@ class RunSettings(BaseModel):
     @property
     def steered(self) -> bool:
         """Whether a target (or limit) acts on this run at all."""
-        return self.method not in UNSTEERED
+        return methods[self.method].bound is not None
+
+    @property
+    def limited(self) -> bool:
+        """Whether what the method aims at is an upper bound."""
+        return methods[self.method].bound == "limit"
+
+    @property
+    def bound(self) -> Literal["target", "limit"]:
+        """The setting that the method aims at."""
+        return "limit" if self.limited else "target"
+
+    @property
+    def lands(self) -> bool:
+        """Whether endings are tried near a target that the method aims at."""
+        return self.landing > 0 and self.steered and not self.limited
 
     @property
     def goal(self) -> int:
         """The number the method aims at: the limit for Max New Tokens++, else the target."""
-        return self.limit if self.method in LIMIT_METHODS else self.target
+        return self.limit if self.limited else self.target
 
     @property
     def goal_unit(self) -> Unit:
         """What `goal` counts, and with it what is produced: a limit is always in tokens."""
-        return "tokens" if self.method in LIMIT_METHODS else self.unit
+        return "tokens" if self.limited else self.unit

@@ -6,6 +6,7 @@ from typing import Any
 from hypothesis import assume
 from hypothesis import strategies as st
 
+from backend.positions import policies
 from backend.settings import RunSettings
 
 
@@ -34,16 +35,39 @@ LAMBDA: dict[str, dict[str, Any]] = {
     "window, nearest limit": {"window": 12, "sinks": 2, "distance_limit": 1},
     "window, far limit": {"window": 12, "sinks": 2, "distance_limit": 20},
 }
+# Policies that training does not know.
+FURTHER: dict[str, dict[str, Any]] = {
+    "streaming llm": {"pic": "streaming_llm"},
+    "rerope": {"pic": "rerope"},
+    "leaky rerope": {"pic": "leaky_rerope", "ratio": 3},
+    "self-extend": {"pic": "self_extend", "ratio": 4},
+    "self-extend, uneven": {"pic": "self_extend", "ratio": 2.5, "recent": 7},
+    "yarn": {"pic": "yarn", "ratio": 8},
+    "dual chunk": {"pic": "dual_chunk", "recent": 3},
+}
+# Whatever else there is a file of.
+FURTHER |= {
+    policy.name: {"pic": policy.name, "ratio": 3}
+    for policy in policies
+    if policy.name not in {parts.get("pic", "none") for parts in (PIC | FURTHER).values()}
+}
 # ALiBi has no position ids to compress: it takes these alone.
-WINDOWED: dict[str, RunSettings] = {"plain": asking()} | {name: asking(**parts) for name, parts in LAMBDA.items()}
+WINDOWED: dict[str, RunSettings] = {"plain": asking()} | {
+    name: asking(**parts) for name, parts in LAMBDA.items()
+} | {"streaming llm + window": asking(**FURTHER["streaming llm"], **LAMBDA["window"])}
 POLICIES: dict[str, RunSettings] = (
-    {name: asking(**parts) for name, parts in PIC.items()}
+    {name: asking(**parts) for name, parts in (PIC | FURTHER).items()}
     | {name: asking(**parts) for name, parts in LAMBDA.items()}
     | {
         f"{pic} + {window}": asking(**PIC[pic], **LAMBDA[window])
         for pic in PIC
         for window in ("window", "window, sinks beyond initial", "window, near limit", "window, no limit")
         if pic != "plain" and (pic, window) != ("dynamic, literal, stretching", "window, near limit")
+    }
+    | {
+        f"{name} + {window}": asking(**FURTHER[name], **LAMBDA[window])
+        for name in FURTHER
+        for window in ("window", "window, no sinks", "window, near limit")
     }
 )
 
@@ -65,7 +89,7 @@ def any_policy(draw: st.DrawFn, longest: int = 48) -> RunSettings:
     number = st.integers(1, longest + 2)
     window = draw(st.none() | number)
     asked = asking(
-        pic=draw(st.sampled_from(("none", "naive", "ntk", "dynamic"))),
+        pic=draw(st.sampled_from(policies.names())),
         ratio=draw(st.sampled_from(RATIOS)),
         initial=draw(st.integers(0, longest + 2)),
         recent=draw(number),

@@ -13,7 +13,7 @@ from backend.inference.model_runner import Runner
 from backend.inference.probes import Probe
 from backend.models.capabilities import describe
 from backend.models.pool import Loaded
-from backend.positions import Policy
+from backend.positions import policy_of
 from backend.settings import RunSettings
 
 # Tokens without a visible pattern, ends not among them.
@@ -40,7 +40,7 @@ def rows(
     whole_prompt: bool = False,
 ) -> Tensor:
     """Logits [n, vocabulary] of all rows: `chunks` of these sizes, the rest one by one."""
-    cache = cache or runner.cache(Policy.of(asked), 16)
+    cache = cache or runner.cache(policy_of(asked), 16)
     parts = torch.split(ids, [*chunks, *[1] * (len(ids) - sum(chunks))])
     return torch.cat(
         [runner.read(part, cache, probe, None, whole_prompt and i == 0, True) for i, part in enumerate(parts)]
@@ -49,7 +49,7 @@ def rows(
 
 def greedy(runner: Runner, asked: RunSettings, prompt: Tensor, tokens: int, probe: Probe | None = None) -> list[int]:
     """The tokens that follow a prompt, each the likeliest."""
-    cache = runner.cache(Policy.of(asked), len(prompt) + tokens)
+    cache = runner.cache(policy_of(asked), len(prompt) + tokens)
     found = [int(runner.read(prompt, cache, probe).argmax())]
     while len(found) < tokens:
         found.append(int(runner.read(torch.tensor(found[-1:]), cache, probe).argmax()))

@@ -2,16 +2,19 @@
 
 For each query t and key j it asks two plain questions: does t see j, and at which perceived distance? A query t reads
 the text 0 … t, so the current length l_c of 004 eq. 9 is t + 1. Sources: 002 (LM-Infinite) §4, 004 (PIC) §3.1.
-It shares no code with the engine: loops instead of frames, one softmax over all keys, no cache.
+It shares no code with the engine: loops instead of frames, one softmax over all keys, no cache. Of a policy that
+it does not know it takes the distances that the policy says itself.
 """
 from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from backend.positions import policy_of
 from backend.settings import RunSettings
 
 UNSEEN = math.nan
@@ -19,7 +22,7 @@ UNSEEN = math.nan
 
 def position_id(m: int, length: int, settings: RunSettings) -> float:
     """g(m): position id of token m in a text of `length` tokens (004 eq. 7 and 9, counted from 0)."""
-    if settings.ratio == 1 or settings.pic in ("none", "ntk"):
+    if settings.ratio == 1 or settings.pic in ("none", "ntk", "yarn"):
         return m
     if settings.pic == "naive":
         return m / settings.ratio
@@ -60,8 +63,56 @@ def perceived(t: int, j: int, settings: RunSettings, prompt: int = 0) -> float:
     """
     if not sees(t, j, settings):
         return UNSEEN
-    length = max(t + 1, prompt)
-    return min(position_id(t, length, settings) - position_id(j, length, settings), limit(settings))
+    if settings.pic == "streaming_llm":
+        return slots_apart(t, j, settings)
+    if settings.pic == "dual_chunk":
+        return between_chunks(t, j, settings.recent)
+    return min(bent(t, j, settings, max(t + 1, prompt)), limit(settings))
+
+
+def bent(t: int, j: int, settings: RunSettings, length: int) -> float:
+    """Perceived distance before the limit of Λ, in a text of `length` tokens."""
+    far, ratio, recent = t - j, settings.ratio, settings.recent
+    if settings.pic == "rerope":
+        return min(far, recent)
+    if settings.pic == "leaky_rerope":
+        return far if far < recent else recent + (far - recent) / ratio
+    if settings.pic == "self_extend":
+        grouped = math.floor(t / ratio) - math.floor(j / ratio) + recent - math.floor(recent / ratio)
+        return far if far < recent else grouped
+    if settings.pic in ("none", "naive", "ntk", "dynamic", "yarn"):
+        return position_id(t, length, settings) - position_id(j, length, settings)
+    # A policy of somebody else's: what it says of itself.
+    return float(policy_of(settings.model_copy(update={"window": None})).distance(np.array([t]), np.array([j]))[0, 0])
+
+
+def slots_apart(t: int, j: int, settings: RunSettings) -> float:
+    """StreamingLLM (arXiv 2309.17453, §3.2): how many kept tokens lie between."""
+    return sum(sees(t, k, settings) for k in range(j, t))
+
+
+def between_chunks(t: int, j: int, recent: int) -> float:
+    """Dual Chunk Attention (arXiv 2402.17463, §3) with s = 3 · recent and c = 4 · recent; no limit is needed."""
+    s, c = 3 * recent, 4 * recent
+    apart = t // s - j // s
+    if apart == 0:
+        return t - j
+    return (min(t % s + s, c) if apart == 1 else min(2 * s - 1, c)) - j % s
+
+
+def logit_scale(t: int, settings: RunSettings, trained: int) -> float:
+    """max(1, ln t / ln L) of both ReRoPEs for a text of t + 1 tokens."""
+    return max(1.0, math.log(t + 1) / math.log(trained)) if settings.pic in ("rerope", "leaky_rerope") else 1.0
+
+
+def yarn(theta: Tensor, base: float, trained: int, s: float) -> tuple[Tensor, float]:
+    """YaRN's frequencies and its factor on queries and keys (arXiv 2309.00071, §3)."""
+    d = 2 * len(theta)
+    fast, slow = (d * math.log(trained / (2 * math.pi * turns)) / (2 * math.log(base)) for turns in (32, 1))
+    fast, slow = max(0, math.floor(fast)), min(d - 1, math.ceil(slow))
+    share = [1 - min(1.0, max(0.0, (k - fast) / (slow - fast or 0.001))) for k in range(d // 2)]
+    m = torch.tensor(share, dtype=torch.float64)
+    return theta * (m + (1 - m) / s), 0.1 * math.log(max(1.0, s)) + 1
 
 
 def distances(n: int, settings: RunSettings, prompt: int = 0) -> Tensor:
@@ -71,8 +122,8 @@ def distances(n: int, settings: RunSettings, prompt: int = 0) -> Tensor:
     )
 
 
-def frequencies(model: PreTrainedModel, settings: RunSettings) -> Tensor:
-    """θ_k = (b·s)^(−2k/d) in float64 (004 eq. 8; s = 1 but for NTK)."""
+def frequencies(model: PreTrainedModel, settings: RunSettings) -> tuple[Tensor, float]:
+    """θ_k = (b·s)^(−2k/d) in float64 (004 eq. 8; s = 1 but for NTK), or YaRN's; and a factor on queries and keys."""
     config = model.config
     factor = settings.ratio if settings.pic == "ntk" else 1.0
     if config.model_type == "gptj":
@@ -81,17 +132,26 @@ def frequencies(model: PreTrainedModel, settings: RunSettings) -> Tensor:
         rope = config.rope_parameters
         head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         base, width = rope["rope_theta"], int(head * rope.get("partial_rotary_factor", 1.0))
-    return (base * factor) ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+    theta = (base * factor) ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+    return yarn(theta, base, trained(model), settings.ratio) if settings.pic == "yarn" else (theta, 1.0)
 
 
-def rope_scores(q: Tensor, k: Tensor, delta: Tensor, theta: Tensor, interleaved: bool) -> Tensor:
-    """q·R(δ)k for q and k [heads, n, width] and distances [n, n]; dimensions beyond the rotated ones are plain."""
+def trained(model: PreTrainedModel) -> int:
+    """The training length."""
+    return model.config.n_positions if model.config.model_type == "gptj" else model.config.max_position_embeddings
+
+
+def rope_scores(q: Tensor, k: Tensor, delta: Tensor, theta: Tensor, interleaved: bool, factor: float = 1) -> Tensor:
+    """q·R(δ)k, times factor², for q and k [heads, n, width] and distances [n, n].
+
+    Dimensions beyond the rotated ones are plain.
+    """
     width = 2 * len(theta)
     pairs = [(x[..., :width:2], x[..., 1:width:2]) if interleaved else x[..., :width].chunk(2, -1) for x in (q, k)]
     q_turning, k_turning = (torch.complex(*pair) for pair in pairs)
     turn = torch.exp(1j * delta.nan_to_num()[..., None] * theta)
     score = torch.einsum("hnf,hmf,nmf->hnm", q_turning, k_turning.conj(), turn).real
-    return score + q[..., width:] @ k[..., width:].transpose(-1, -2)
+    return score * factor**2 + q[..., width:] @ k[..., width:].transpose(-1, -2)
 
 
 def alibi_scores(q: Tensor, k: Tensor, delta: Tensor, scale: float) -> Tensor:
@@ -107,8 +167,9 @@ def scores(model: PreTrainedModel, settings: RunSettings, q: Tensor, k: Tensor, 
     if model.config.model_type == "mpt":
         score = alibi_scores(q, k, delta, scale)
     else:
-        theta = frequencies(model, settings)
-        score = rope_scores(q, k, delta, theta, model.config.model_type == "gptj") * scale
+        theta, factor = frequencies(model, settings)
+        score = rope_scores(q, k, delta, theta, model.config.model_type == "gptj", factor) * scale
+        score *= torch.tensor([[logit_scale(t, settings, trained(model))] for t in range(len(delta))])
     return score.masked_fill(delta.isnan(), -math.inf)
 
 

@@ -9,13 +9,13 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from backend.inference.model_runner import runner
+from backend.methods import methods
+from backend.methods.shifts import MntSettings
+from backend.methods.signal import SignalSettings
 from backend.models import adapters, embedded
 from backend.models.adapters import Adapter, AdapterError, available, find, save
 from backend.models.embedded import sha256
-from backend.positions import Policy
-from backend.settings import SIGNAL_METHODS
-from backend.signals import SignalSettings
-from backend.signals.mnt import MntSettings
+from backend.positions import Plain
 
 LDPE = SignalSettings("ldpe", gain=0.25, constant=0.0123, lengths=(10, 200))
 MNT = SignalSettings("orpe", gain=1.0, constant=0.05, lengths=(5, 900), mnt=MntSettings(0.1, 100.0, 300))
@@ -78,7 +78,7 @@ def test_a_lora_of_the_embedded_model(models, root):
     saved.check_width(576)
     loaded, plain = models.load("embedded", "bf16", saved.path), models.load("embedded", "bf16")
     ids = torch.arange(100, 120)
-    read = [runner(each).read(ids, runner(each).cache(Policy())) for each in (loaded, plain)]
+    read = [runner(each).read(ids, runner(each).cache(Plain())) for each in (loaded, plain)]
     assert not torch.equal(*read)
     assert models.load("embedded", "bf16") is plain and loaded.model is plain.model
 
@@ -102,8 +102,16 @@ def test_one_method_may_have_adapters_for_several_models(tiny, root):
     assert find("mnt_orpe", "org/d") is None
 
 
+def test_a_method_that_neither_signal_nor_positions_tell_is_stored_by_name(tiny, root):
+    lora = random_lora(tiny("llama"))
+    told, named = (save(root / name, lora, None, "embedded", method=name) for name in ("prompted_tuned", "sft"))
+    assert (told.method, named.method) == ("prompted_tuned", "sft")
+    stored = [json.loads((adapter.path / "signal.json").read_text()) for adapter in (told, named)]
+    assert "method" not in stored[0] and stored[1]["method"] == "sft"
+
+
 def test_available_gives_the_reason(tiny, root):
-    assert set(available("embedded")) >= {"none", "prompted", "exp_decay", *SIGNAL_METHODS}
+    assert list(available("embedded")) == methods.names()
     reasons = available("embedded")
     assert [method for method, why in reasons.items() if why is None] == ["none", "prompted", "exp_decay"]
     assert "no adapter for ldpe" in reasons["ldpe"] and "train one" in reasons["ldpe"]

@@ -28,8 +28,10 @@ from app.tabs import compare
 from app.tabs.long_context import BUILT_IN, MAX_BYTES, built_in, text_of
 from backend.engine import Lab
 from backend.inference.control import Control
+from backend.methods import methods
 from backend.models.adapters import AdapterError, available
 from backend.models.pool import ModelError, Models
+from backend.positions import policies
 from backend.record.schema import StepRecord
 from backend.record.trace import TraceError
 from backend.refused import Refused
@@ -41,12 +43,12 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60
 SETTINGS = st.builds(
     RunSettings,
     prompt=TEXT,
-    method=st.sampled_from(list(controls.METHODS)),
+    method=st.sampled_from(methods.names()),
     target=st.integers(1, 1000),
     unit=st.sampled_from(["tokens", "words", "characters"]),
     landing=st.integers(0, 32),
     max_new_tokens=st.integers(1, 4096),
-    pic=st.sampled_from(list(controls.PICS)),
+    pic=st.sampled_from(policies.names()),
     ratio=st.floats(0.1, 64),
     recent=st.integers(1, 4096),
     window=st.none() | st.integers(1, 16384),

@@ -16,7 +16,8 @@ from reading import run
 from torch import Tensor
 
 from backend.inference.kv_cache import SLACK, FramedCache, Shape
-from backend.positions import CLIPPED, COMPRESSED, NEAR, Policy, Rope
+from backend.positions import Plain, policy_of
+from backend.positions.rope import Rope
 from backend.settings import RunSettings
 
 CPU = torch.device("cpu")
@@ -48,7 +49,7 @@ class Filled:
         start = self.cache.length
         self.cache.begin(n, whole_prompt)
         self.cache.write(0, self.raw[:, start : start + n], self.values[:, start : start + n])
-        for group in (NEAR, COMPRESSED, CLIPPED):
+        for group in self.cache.policy.groups:
             self.cache.move(0, group)
         self.cache.end()
 
@@ -67,7 +68,7 @@ def filled(asked: RunSettings, tokens: int, dtype: torch.dtype = torch.bfloat16,
     generator = torch.Generator().manual_seed(1)
     raw, values = (torch.randn(HEADS, tokens, WIDTH, generator=generator).to(dtype) for _ in range(2))
     rope = CountingRope(THETA, trained=256)
-    return Filled(FramedCache(Shape(1, HEADS, WIDTH, dtype, CPU), Policy.of(asked), rope, room), raw, values)
+    return Filled(FramedCache(Shape(1, HEADS, WIDTH, dtype, CPU), policy_of(asked), rope, room), raw, values)
 
 
 def check_frames(state: Filled) -> None:
@@ -158,7 +159,7 @@ def resident() -> int:
 @pytest.mark.parametrize(("pic", "steps"), [("none", 20_000), ("dynamic", 3_000)])
 def test_many_steps_in_constant_memory(pic: str, steps: int, tiny):
     runner = run(tiny("llama", num_hidden_layers=1))
-    cache = runner.cache(Policy.of(asking(window=32, sinks=4, pic=pic, ratio=4.0)))
+    cache = runner.cache(policy_of(asking(window=32, sinks=4, pic=pic, ratio=4.0)))
     tokens = torch.randint(3, 100, (steps, 1), generator=torch.Generator().manual_seed(0))
     sizes, memory = set(), []
     for step, token in enumerate(tokens):
@@ -176,7 +177,7 @@ def test_growth_keeps_what_was_read(tiny):
     for family in ("llama", "gpt_neox", "mpt"):
         layers = {"mpt": {"n_layers": 1, "max_seq_len": 1024}}.get(family, {"num_hidden_layers": 1})
         runner = run(tiny(family, **layers))
-        small, large = runner.cache(Policy(), 1), runner.cache(Policy(), 1000)
+        small, large = runner.cache(Plain(), 1), runner.cache(Plain(), 1000)
         grown = {small.slots}
         for part in tokens.split(50):
             a, b = runner.read(part, small), runner.read(part, large)
@@ -207,7 +208,7 @@ def test_families_are_all_counted(tiny):
     for family in FAMILIES:
         runner = run(tiny(family))
         asked = asking(window=8, sinks=2) if family == "mpt" else POLICIES["dynamic + window"]
-        cache = runner.cache(Policy.of(asked))
+        cache = runner.cache(policy_of(asked))
         runner.read(torch.arange(3, 23), cache)
         before = cache.rotations
         runner.read(torch.tensor([5]), cache)

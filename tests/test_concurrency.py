@@ -15,7 +15,7 @@ from threads import at_once
 from backend import Lab
 from backend.inference.control import Control
 from backend.models.pool import Models
-from backend.positions import Policy
+from backend.positions import PositionPolicy, policy_of
 from backend.settings import RunSettings
 from backend.steps import Finish, Step
 
@@ -101,7 +101,7 @@ def test_a_transformers_call_beside_a_run_is_transformers_own(tiny):
     model, own = tiny("gpt_neox"), tiny("gpt_neox")
     expected = own(IDS[None]).logits
     reading = run(model)
-    policy = Policy.of(POLICIES["dynamic"])
+    policy = policy_of(POLICIES["dynamic"])
     alone = _decode(run(tiny("gpt_neox")), policy)
     right: list[bool] = []
     done = threading.Event()
@@ -123,6 +123,6 @@ def test_a_transformers_call_beside_a_run_is_transformers_own(tiny):
     assert all(right) and found and all(torch.equal(each, alone) for each in found)
 
 
-def _decode(reading, policy: Policy) -> torch.Tensor:
+def _decode(reading, policy: PositionPolicy) -> torch.Tensor:
     cache = reading.cache(policy)
     return torch.stack([reading.read(part, cache) for part in (IDS[:10], *IDS[10:].split(1))])

@@ -9,8 +9,8 @@ from torch import nn
 from backend.__main__ import main
 from backend.evaluation.experiments import eos_probe
 from backend.evaluation.experiments.eos_probe import Shown, shown, stops
-from backend.signals import SignalSettings, signal_rows
-from backend.signals.scale import constant
+from backend.inference.signal import constant, signal_rows
+from backend.methods.signal import SignalSettings
 
 
 def test_every_response_ends_once_and_shows_token_and_signal():

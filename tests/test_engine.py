@@ -25,13 +25,13 @@ from backend.inference import chunks
 from backend.inference.control import Control
 from backend.inference.kv_cache import FramedCache
 from backend.inference.model_runner import Runner, runner
+from backend.methods.signal import SignalSettings
 from backend.models import adapters
 from backend.models import embedded as embedded_files
 from backend.models.pool import Loaded, Models
-from backend.positions import Policy
+from backend.positions import Plain
 from backend.refused import Refused
 from backend.settings import RunSettings, Watch
-from backend.signals import SignalSettings
 from backend.steps import Finish, Step
 from backend.text.prompt import TextStream, token_ids
 
@@ -133,7 +133,7 @@ def test_an_adapter_writes_what_peft_writes(tmp_path: Path, own_fp32: PreTrained
 
 def without_end(run: Runner, prompt: Tensor, tokens: int) -> list[int]:
     """Greedy tokens, EOS forbidden, as generate's min_new_tokens does."""
-    cache, found = run.cache(Policy(), len(prompt) + tokens), []
+    cache, found = run.cache(Plain(), len(prompt) + tokens), []
     logits = run.read(prompt, cache)
     while len(found) < tokens:
         found.append(int(logits.index_fill(0, torch.tensor(2), -math.inf).argmax()))

@@ -16,14 +16,15 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, DynamicCache, GPT2Config, PreTrainedModel
 
 from backend import Lab
+from backend.inference.embedding import SignalContext
 from backend.inference.families import FAMILIES as ATTACHED
 from backend.inference.families import attach
 from backend.inference.model_runner import Runner
+from backend.methods.signal import SignalSettings
 from backend.models.capabilities import ALIBI_FAMILIES, ROPE_FAMILIES
 from backend.models.pool import Models
-from backend.positions import Policy
+from backend.positions import policy_of
 from backend.settings import RunSettings
-from backend.signals import SignalContext, SignalSettings
 
 BIT_EQUAL = ("llama", "mistral", "qwen2", "qwen3", "gpt_neox")
 FUSED = ("llama", "qwen2", "qwen3")
@@ -122,7 +123,7 @@ def test_long_texts_equal_the_reference(family: str, name: str, tiny):
     sizes = {layers: 1} | ({"max_seq_len": 1024} if family == "mpt" else {})
     expected = reference.logits(tiny(family, **sizes).double(), LONG, POLICIES[name])
     runner = run(tiny(family, **sizes).double())
-    cache = runner.cache(Policy.of(POLICIES[name]))
+    cache = runner.cache(policy_of(POLICIES[name]))
     found = rows(runner, POLICIES[name], LONG, [7, 200, 40, 40, 40, 40, 130], cache)
     close(found, expected, 1e-5)
     assert cache.length == len(LONG) and cache.slots < 400
@@ -192,7 +193,7 @@ def test_batches_with_left_padding_equal_their_rows_alone(family: str, single, t
         asked = [POLICIES[name] for name in names[start : start + 5]]
         lengths = [21, 1, 30, 12, 29][: len(asked)]
         alone = [rows(runner, one, IDS[: n + 8], [n])[n - 1 :] for one, n in zip(asked, lengths, strict=True)]
-        caches = [runner.cache(Policy.of(one)) for one in asked]
+        caches = [runner.cache(policy_of(one)) for one in asked]
         longest = max(lengths)
         prompts = torch.stack([torch.cat((torch.full((longest - n,), 2), IDS[:n])) for n in lengths])
         found = [runner.read_batch(prompts, [longest - n for n in lengths], caches)]
@@ -210,12 +211,12 @@ def test_batches_carry_the_length_signal_of_each_row(family: str, tiny):
     signal, lengths, targets = SignalSettings("ldpe", 1.0, 0.5, (1, 100)), [9, 17, 1], [20, 5, 11]
     alone = []
     for n, target in zip(lengths, targets, strict=True):
-        context, cache = SignalContext(signal, [n], [target]), runner.cache(Policy.of(asked))
+        context, cache = SignalContext(signal, [n], [target]), runner.cache(policy_of(asked))
         parts = [IDS[:n], *IDS[n : n + 8].split(1)]
         alone.append(torch.stack([runner.read(part, cache, None, context) for part in parts]))
     longest = max(lengths)
     pads = [longest - n for n in lengths]
-    context, caches = SignalContext(signal, lengths, targets, pads), [runner.cache(Policy.of(asked)) for _ in lengths]
+    context, caches = SignalContext(signal, lengths, targets, pads), [runner.cache(policy_of(asked)) for _ in lengths]
     prompts = torch.stack([torch.cat((torch.full((longest - n,), 2), IDS[:n])) for n in lengths])
     found = [runner.read_batch(prompts, pads, caches, context)]
     for step in range(8):
@@ -265,3 +266,14 @@ def test_exactly_the_families_that_can_be_attached_can_run():
 def test_packed_weights_of_other_layers_are_refused(tiny):
     with pytest.raises(ValueError, match="choose bf16"):
         Runner(loaded(tiny("gpt_neox"), "int8"))
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen3", "gpt_neox", "gptj"])
+@pytest.mark.parametrize("name", ["rerope", "leaky rerope", "rerope + window, near limit", "self-extend", "yarn"])
+def test_texts_beyond_the_training_length_equal_the_reference(family: str, name: str, tiny):
+    short = {"n_positions" if family == "gptj" else "max_position_embeddings": 16}
+    expected = reference.logits(tiny(family, **short).double(), IDS, POLICIES[name])
+    close(rows(run(tiny(family, **short).double()), POLICIES[name], IDS, [PROMPT]), expected, 1e-5)
+    found = run(tiny(family, **short))
+    assert (found.fused is not None) == (family in FUSED)
+    close(rows(found, POLICIES[name], IDS, [3, PROMPT]), expected, 5e-5)

@@ -10,9 +10,9 @@ from lm_eval import simple_evaluate
 from backend.__main__ import main
 from backend.evaluation.experiments import experiments
 from backend.evaluation.signalled import CHOICES, SignalledLM, subjects, summaries
+from backend.inference.embedding import SignalContext, attach, signalling
+from backend.methods.signal import SignalSettings
 from backend.models import adapters
-from backend.settings import LONG_METHODS
-from backend.signals import SignalContext, SignalSettings, attach, signalling
 
 LDPE = SignalSettings("ldpe", 0.5, 0.05, (1, 50))
 
@@ -51,8 +51,8 @@ def test_the_choices_of_a_question_share_its_reading(embedded_fp32, monkeypatch)
 
 
 def test_an_adapter_for_long_texts_is_read_plainly_and_as_trained():
-    tuned = [adapters.find(method, "embedded") for method in LONG_METHODS]
-    kinds = {each.name: (each.policy.kind, each.signal) for each in subjects(tuned)}
+    tuned = [adapters.find(method, "embedded") for method in ("sft", "sft_ntk", "sft_dynamic")]
+    kinds = {each.name: (each.policy.name, each.signal) for each in subjects(tuned)}
     assert kinds == {
         "the model itself": ("none", None),
         "sft, read plainly": ("none", None),

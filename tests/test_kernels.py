@@ -20,7 +20,10 @@ from backend.inference.kernels.place import stored as memory
 from backend.inference.kernels.team import barrier, in_team, member_number, team_size
 from backend.inference.kv_cache import FramedCache, Shape
 from backend.inference.quantised_linear import Int4, Int8, Plain
-from backend.positions import Policy, Rope
+from backend.positions import LambdaWindow
+from backend.positions.dynamic_pic import DynamicPic
+from backend.positions.plain import Plain as PlainPolicy
+from backend.positions.rope import Rope
 
 
 @compiled
@@ -149,7 +152,7 @@ def test_a_written_key_and_the_moved_ones_stand_where_torch_puts_them(dtype: tor
     """The same tokens through `FramedCache.write` and `move`, and through the kernel."""
     rope = Rope.of(tiny("llama").config)
     shape = Shape(1, 2, 16, dtype, torch.device("cpu"))
-    policy = Policy(kind="dynamic", ratio=3.0, initial=2, recent=5, window=12, sinks=3, limit=6.0)
+    policy = LambdaWindow(DynamicPic(3.0, 3, 5), 12, 3, 6.0)
     ours, theirs = FramedCache(shape, policy, rope, 8), FramedCache(shape, policy, rope, 8)
     random = torch.Generator().manual_seed(0)
     moved = 0
@@ -157,7 +160,7 @@ def test_a_written_key_and_the_moved_ones_stand_where_torch_puts_them(dtype: tor
         k, v = (torch.randn(2, 16, generator=random).to(dtype) for _ in range(2))
         theirs.begin(1)
         theirs.write(0, k[:, None], v[:, None])
-        for group in (0, 1, 2):
+        for group in policy.groups:
             theirs.move(0, group)
         theirs.end()
         ours.begin(1)
@@ -185,7 +188,7 @@ def test_any_number_of_threads_writes_the_same_logits(threads: int, tiny):
     torch.set_num_threads(threads)
     try:
         runner = run(model)
-        cache = runner.cache(Policy())
+        cache = runner.cache(PlainPolicy())
         found = torch.stack([runner.read(token, cache) for token in IDS.split(1)])
     finally:
         torch.set_num_threads(before)
@@ -197,7 +200,7 @@ def test_teams_of_two_threads_do_not_meet(tiny):
     runner = run(tiny("qwen3"))
 
     def read() -> torch.Tensor:
-        cache = runner.cache(Policy())
+        cache = runner.cache(PlainPolicy())
         return torch.stack([runner.read(token, cache) for token in IDS.split(1)])
 
     alone, found, begin = read(), [[], []], threading.Barrier(2)

@@ -10,7 +10,8 @@ from backend.evaluation.experiments import experiments
 from backend.evaluation.lengthening import Answer, summary
 from backend.evaluation.long_answers import POLICIES, Asked, asked, evaluate
 from backend.measures.overlap import repetition
-from backend.settings import LONG_METHODS, RunSettings
+from backend.methods import methods
+from backend.settings import RunSettings
 
 
 def test_repetition_counts_four_grams_that_came_before():
@@ -36,7 +37,8 @@ def test_every_compared_policy_is_valid_and_distinct():
 def test_trained_models_are_compared_in_the_ways_of_the_paper():
     settings = {name: RunSettings(prompt="x", **policy) for name, policy in experiments["pic_sft"].policies.items()}
     assert len(set(settings.values())) == len(settings) == 8
-    assert {one.method for one in settings.values()} == {"none", *LONG_METHODS}
+    long = {method.name for method in methods if method.compression}
+    assert {one.method for one in settings.values()} == {"none", *long}
     assert not any(one.steered for one in settings.values())
 
 

@@ -24,7 +24,7 @@ from backend.inference.scheduler import Read
 from backend.models import adapters
 from backend.models.lora import Lora
 from backend.models.pool import Loaded, ModelError, Models
-from backend.positions import Policy
+from backend.positions import Plain, policy_of
 
 FUSED = ("llama", "mistral", "qwen2", "qwen3")
 
@@ -49,7 +49,7 @@ def expected(family: str, folder: Path) -> torch.Tensor:
 
 def logits(reader: Runner, *chunks: int) -> torch.Tensor:
     """Logits of all rows: chunks of these sizes, the rest one by one."""
-    cache = reader.cache(Policy(), len(IDS))
+    cache = reader.cache(Plain(), len(IDS))
     parts = torch.split(IDS, [*chunks, *[1] * (len(IDS) - sum(chunks))])
     return torch.cat([reader.read(part, cache, every_row=True) for part in parts])
 
@@ -104,7 +104,7 @@ def test_sequences_of_different_adapters_are_read_together_as_alone(adapted, row
     def begun() -> list[Read]:
         reads = []
         for (which, policy), length in zip(rows, lengths, strict=True):
-            cache = reader.beside(loras[which]).cache(Policy.of(POLICIES[policy]), 8)
+            cache = reader.beside(loras[which]).cache(policy_of(POLICIES[policy]), 8)
             reader.read(IDS[:length], cache)
             reads.append(Read(IDS[length : length + 1], cache))
         return reads
@@ -118,17 +118,17 @@ def test_a_padded_batch_takes_an_adapter_a_row(family, tmp_path):
     reader = Runner(loaded(tiny_model(family)), exact=True)
     lora = Lora.read(saved(family, tmp_path), reader.model)
     asked, padding = [None, lora, None, lora], [0, 3, 5, 0]
-    caches = [reader.beside(each).cache(Policy(), 16) for each in asked]
+    caches = [reader.beside(each).cache(Plain(), 16) for each in asked]
     tokens = torch.stack([torch.cat([torch.zeros(pad, dtype=torch.long), IDS[: 12 - pad]]) for pad in padding])
     found = reader.read_batch(tokens, padding, caches)
     for each, pad, row in zip(asked, padding, found, strict=True):
-        alone = reader.read(IDS[: 12 - pad], reader.beside(each).cache(Policy(), 16))
+        alone = reader.read(IDS[: 12 - pad], reader.beside(each).cache(Plain(), 16))
         torch.testing.assert_close(row, alone, atol=1e-4, rtol=1e-4)
 
 
 def test_a_copy_of_a_cache_is_the_same_adapter_s(tmp_path):
     reader = runner(tuned("llama", saved("llama", tmp_path)))
-    cache = reader.cache(Policy(), 16)
+    cache = reader.cache(Plain(), 16)
     reader.read(IDS[:9], cache)
     other = copy.deepcopy(cache)
     assert other.lora is cache.lora is reader.lora

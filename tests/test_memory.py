@@ -16,7 +16,9 @@ from backend import Finish, Lab, RunSettings
 from backend.inference import chunks, memory
 from backend.inference.memory import Memory
 from backend.inference.scheduler import PASSING, Scheduler
-from backend.positions import Policy
+from backend.positions import LambdaWindow, Plain
+from backend.positions.dynamic_pic import DynamicPic
+from backend.positions.naive_pic import NaivePic
 
 
 class Nothing:
@@ -87,7 +89,7 @@ def test_what_never_fits_is_refused_and_what_ended_is_given_back():
 
 @pytest.mark.parametrize(
     "policy",
-    [Policy(), Policy(window=8, sinks=2), Policy("dynamic", 4.0, initial=2, recent=9), Policy("naive", 2.0)],
+    [Plain(), LambdaWindow(window=8, sinks=2), DynamicPic(4.0, 2, 9), NaivePic(2.0)],
 )
 def test_a_cache_takes_no_more_than_was_said(tiny, policy):
     runner, room = run(tiny("llama")), len(IDS) + 30

@@ -17,7 +17,7 @@ from backend.inference.model_runner import Runner, runner
 from backend.inference.probes import EDGES, Probe
 from backend.models import embedded as embedded_files
 from backend.models.pool import Loaded, Models
-from backend.positions import Policy
+from backend.positions import Plain, policy_of
 from backend.settings import RunSettings, Watch
 from backend.steps import Logits, Step
 
@@ -77,7 +77,7 @@ def test_probes_equal_eager_attention(exact: bool, embedded_fp32: Loaded, eager:
         seen = eager(ids[None], output_attentions=True, output_hidden_states=True)
     weights = torch.stack(seen.attentions)[:, 0]
     run_it = Runner(embedded_fp32, exact=True) if exact else runner(embedded_fp32)
-    probe, cache = run_it.probe(Watch()), run_it.cache(Policy())
+    probe, cache = run_it.probe(Watch()), run_it.cache(Plain())
     prompt = len(ids) - 5
     run_it.read(ids[:prompt], cache, probe)
     rows = probe.sampled(prompt)
@@ -102,7 +102,7 @@ def test_probes_equal_eager_attention(exact: bool, embedded_fp32: Loaded, eager:
 
 def look(runner_: Runner, asked: RunSettings, whole_prompt: bool) -> tuple[Probe, FramedCache, list[np.ndarray]]:
     """Read the prompt and the rest with a probe; the entropies [layers, heads] of each decoded token."""
-    probe, cache, decoded = runner_.probe(Watch()), runner_.cache(Policy.of(asked)), []
+    probe, cache, decoded = runner_.probe(Watch()), runner_.cache(policy_of(asked)), []
     runner_.read(IDS[:PROMPT], cache, probe, None, whole_prompt)
     for token in IDS[PROMPT:].split(1):
         runner_.read(token, cache, probe)
@@ -138,7 +138,7 @@ def test_what_the_prompts_rows_show_equals_the_reference(name: str, whole: bool,
     _, scores = reference.forward(tiny("llama").double(), IDS[:PROMPT], asked, PROMPT if whole else 0)
     expected = torch.stack([entropies_of(layer) for layer in scores], 1)
     probing = run(tiny("llama"))
-    probe, cache = probing.probe(Watch()), probing.cache(Policy.of(asked))
+    probe, cache = probing.probe(Watch()), probing.cache(policy_of(asked))
     probing.read(IDS[:PROMPT], cache, probe, None, whole)
     rows = probe.sampled(PROMPT)
     found, attended = probe.prefilled()
@@ -158,7 +158,7 @@ def test_logits_are_the_same_with_and_without_a_probe(name: str, exact: bool, ti
         reading = run(tiny(family), exact)
         seen = []
         for probe in (None, reading.probe(Watch())):
-            cache = reading.cache(Policy.of(POLICIES[name]))
+            cache = reading.cache(policy_of(POLICIES[name]))
             seen.append([reading.read(part, cache, probe) for part in (IDS[:PROMPT], *IDS[PROMPT:].split(1))])
         assert all(torch.equal(a, b) for a, b in zip(*seen, strict=True))
 
@@ -199,7 +199,7 @@ def test_the_embedded_model_writes_the_same_with_and_without_probes(lab: Lab):
 def test_states_are_the_first_layers_output(tiny):
     for family in ("llama", "gpt_neox", "gptj", "mpt"):
         reading, own = run(tiny(family)), tiny(family)
-        probe, cache = reading.probe(Watch()), reading.cache(Policy())
+        probe, cache = reading.probe(Watch()), reading.cache(Plain())
         reading.read(IDS, cache, probe)
         expected = own(IDS[None], output_hidden_states=True).hidden_states[1][0]
         np.testing.assert_allclose(probe.states(), expected.numpy(), rtol=2e-3, atol=2e-3)

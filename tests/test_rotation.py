@@ -11,7 +11,7 @@ from conftest import tiny_model, tiny_tokenizer
 from backend.inference.model_runner import Runner
 from backend.models.capabilities import describe, unrunnable
 from backend.models.pool import Loaded
-from backend.positions import Policy
+from backend.positions import Plain
 
 ROPES: dict[str, dict[str, Any]] = {
     "linear": {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4},
@@ -47,7 +47,7 @@ def test_logits_are_those_of_transformers(family: str, keys: dict[str, Any], exa
     expected = tiny_model(family, **keys)(IDS[None]).logits[0, -1]
     model = tiny_model(family, **keys)
     runner = Runner(Loaded(model, tiny_tokenizer(), describe("tiny", model, "fp32")), exact)
-    found = runner.read(IDS, runner.cache(Policy()))
+    found = runner.read(IDS, runner.cache(Plain()))
     assert torch.allclose(found, expected, atol=1e-4)
 
 

@@ -24,17 +24,20 @@ from backend.inference.kv_cache import Stopped
 from backend.inference.model_runner import Runner
 from backend.inference.scheduler import Read, Scheduler, together
 from backend.models.lora import Lora
-from backend.positions import Policy
+from backend.positions import LambdaWindow, Plain, PositionPolicy
+from backend.positions.dynamic_pic import DynamicPic
+from backend.positions.naive_pic import NaivePic
+from backend.positions.ntk_pic import NtkPic
 from backend.settings import Watch
 
 POLICIES = [
-    Policy(),
-    Policy(window=6, sinks=2),
-    Policy(kind="dynamic", ratio=3.0, initial=2, recent=5),
-    Policy(kind="naive", ratio=2.0),
-    Policy(kind="ntk", ratio=4.0),
-    Policy(window=7, sinks=2, limit=4.0),
-    Policy(kind="dynamic", ratio=3.0, initial=2, recent=5, window=12, sinks=3, limit=6.0),
+    Plain(),
+    LambdaWindow(window=6, sinks=2),
+    DynamicPic(3.0, 2, 5),
+    NaivePic(2.0),
+    NtkPic(4.0),
+    LambdaWindow(window=7, sinks=2, limit=4.0),
+    LambdaWindow(DynamicPic(3.0, 3, 5), 12, 3, 6.0),
 ]
 PROMPTS = ("Why is the sky blue?", "Tell me a story about a fox.")
 ASKED = [
@@ -49,7 +52,7 @@ ASKED = [
 ]
 
 
-def writing(runner: Runner, policy: Policy, prompt: torch.Tensor, count: int) -> Iterator[torch.Tensor | Read]:
+def writing(runner: Runner, policy: PositionPolicy, prompt: torch.Tensor, count: int) -> Iterator[torch.Tensor | Read]:
     """A run that writes `count` tokens greedily and yields the logits of each."""
     cache = runner.cache(policy, 8)
     logits = yield Read(prompt, cache)
@@ -67,7 +70,7 @@ ROW = st.tuples(st.sampled_from(POLICIES), st.integers(1, len(IDS)), st.integers
 def test_rows_that_come_and_go_are_to_the_last_bit_what_they_are_alone(family: str, rows, most: int):
     runner = run(model_of(family))
 
-    def whole(scheduler: Scheduler, policy: Policy, prompt: int, count: int) -> list[torch.Tensor]:
+    def whole(scheduler: Scheduler, policy: PositionPolicy, prompt: int, count: int) -> list[torch.Tensor]:
         return list(scheduler.stream(writing(runner, policy, IDS[:prompt], count)))
 
     alone = [whole(Scheduler(runner), *row) for row in rows]
@@ -139,13 +142,13 @@ def test_a_row_that_fails_leaves_alone(tiny):
     scheduler = Scheduler(runner)
 
     def broken() -> Iterator[object]:
-        cache = runner.cache(Policy(), 8)
+        cache = runner.cache(Plain(), 8)
         logits = yield Read(IDS[:3], cache)
         yield logits
         yield Read(torch.tensor([10**6]), cache)
 
     def whole() -> list[torch.Tensor]:
-        return list(scheduler.stream(writing(runner, Policy(), IDS, 12)))
+        return list(scheduler.stream(writing(runner, Plain(), IDS, 12)))
 
     alone = whole()
     found = at_once(lambda: list(scheduler.stream(broken())), whole, whole)
@@ -160,7 +163,7 @@ def test_parts_of_a_run_read_in_the_same_steps_what_they_read_alone(tiny, monkey
     monkeypatch.setattr(runner, "forward", lambda reads: (steps.append(len(reads)), read(reads))[1])
 
     def part(seed: int) -> Iterator[object]:
-        cache, found = runner.cache(Policy(), 8), []
+        cache, found = runner.cache(Plain(), 8), []
         for token in IDS[seed : seed + lengths[seed]]:
             found.append((yield Read(token[None], cache)))
         return found
@@ -181,7 +184,7 @@ def test_what_goes_wrong_in_a_part_is_the_run_s(tiny):
     runner = run(tiny("llama"))
 
     def part(token: int) -> Iterator[object]:
-        yield Read(torch.tensor([token]), runner.cache(Policy(), 8))
+        yield Read(torch.tensor([token]), runner.cache(Plain(), 8))
 
     def both() -> Iterator[object]:
         try:
@@ -199,7 +202,7 @@ def test_a_run_goes_no_further_than_its_reader(tiny):
 
     def counting() -> Iterator[object]:
         try:
-            for logits in (inner := writing(runner, Policy(), IDS, 50)):
+            for logits in (inner := writing(runner, Plain(), IDS, 50)):
                 while isinstance(logits, Read):
                     logits = inner.send((yield logits))
                 reached.append(1)
@@ -209,7 +212,7 @@ def test_a_run_goes_no_further_than_its_reader(tiny):
 
     stream = scheduler.stream(counting())
     next(stream), next(stream)
-    list(scheduler.stream(writing(runner, Policy(), IDS, 12)))
+    list(scheduler.stream(writing(runner, Plain(), IDS, 12)))
     assert len(reached) == 2
     stream.close()
     assert closed.wait(60) and len(reached) == 2
@@ -220,7 +223,7 @@ def test_a_short_prompt_does_not_wait_for_a_long_one(tiny):
     scheduler, order = Scheduler(runner), []
 
     def reading(name: str, chunks: int) -> Iterator[object]:
-        cache = runner.cache(Policy(), 8)
+        cache = runner.cache(Plain(), 8)
         yield name
         for _ in range(chunks):
             yield Read(IDS, cache)
@@ -246,7 +249,7 @@ def test_short_prompts_are_read_in_one_step_up_to_a_chunk_s_tokens(tiny, monkeyp
     scheduler, begin = Scheduler(runner), threading.Barrier(6)
 
     def waiting() -> Iterator[object]:
-        cache = runner.cache(Policy(), 8)
+        cache = runner.cache(Plain(), 8)
         yield "there"
         logits = yield Read(IDS, cache)
         yield (yield Read(logits.argmax()[None], cache))
@@ -263,7 +266,7 @@ def test_short_prompts_are_read_in_one_step_up_to_a_chunk_s_tokens(tiny, monkeyp
 
 def test_a_model_that_is_let_go_of_is_freed(tiny):
     runner = Runner(loaded(tiny("llama")))
-    list(runner.scheduler.stream(writing(runner, Policy(), IDS, 3)))
+    list(runner.scheduler.stream(writing(runner, Plain(), IDS, 3)))
     seen = weakref.ref(runner)
     for thread in threading.enumerate():
         if thread.name == "scheduler":
@@ -321,7 +324,7 @@ def test_chunks_that_are_read_together_are_to_the_last_bit_what_they_are_alone(f
 
 def test_a_chunk_that_fails_leaves_the_others_as_they_are(tiny):
     runner = run(tiny("llama"))
-    policies = Policy(), Policy(kind="dynamic", ratio=3.0, initial=2, recent=5), Policy(window=6, sinks=2)
+    policies = Plain(), DynamicPic(3.0, 2, 5), LambdaWindow(window=6, sinks=2)
 
     def reads() -> list[Read]:
         return [Read(IDS[:12], runner.cache(policy, 8)) for policy in policies]

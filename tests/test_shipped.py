@@ -12,21 +12,23 @@ from transformers import AutoModelForCausalLM
 
 from backend.engine import Lab
 from backend.evaluation.experiments.length_control import Case, answers, prompts
+from backend.inference.signal import signal_rows
+from backend.methods import methods
 from backend.models import adapters, embedded
 from backend.models.adapters import Adapter
 from backend.record import jsonlines
-from backend.settings import ADAPTER_METHODS, LIMIT_METHODS, LONG_METHODS, RunSettings
-from backend.signals import signal_rows
+from backend.settings import RunSettings
 from backend.steps import Finish, Step
 from backend.text.prompt import token_ids
 from backend.training.card import measured, renewed
 
 ASSETS = Path(__file__).parents[1] / "assets"
 MEBIBYTE = 2**20
+TRAINED = [method.name for method in methods if method.adapter]
 SEA = "Write a long story about the sea."
 
 
-@pytest.mark.parametrize("method", sorted(ADAPTER_METHODS))
+@pytest.mark.parametrize("method", TRAINED)
 def test_every_method_has_its_adapter_card_log_and_result(method):
     folder = adapters.ROOT / method
     assert Adapter.load(folder).method == method and adapters.available("embedded")[method] is None
@@ -36,7 +38,7 @@ def test_every_method_has_its_adapter_card_log_and_result(method):
     log = jsonlines.read(folder / "training.jsonl")
     assert all(row["loss_text"] for row in log), "a row without tokens"
     assert f"| {log[-1]['loss_end']:.3f}, {log[-1]['loss_text']:.3f} |" in card
-    if method not in LONG_METHODS:
+    if not methods[method].compression:
         assert (ASSETS / "results" / "length" / f"{method}.json").is_file()
 
 
@@ -45,14 +47,14 @@ def test_all_assets_stay_small():
     assert sum(file.stat().st_size for file in shipped) < 42_000_000
 
 
-@pytest.mark.parametrize("method", sorted(ADAPTER_METHODS))
+@pytest.mark.parametrize("method", TRAINED)
 def test_every_adapter_writes(method, lab):
     asked = RunSettings(prompt=prompts(1)["questions"][0], method=method, target=16, limit=16, max_new_tokens=40)
     *steps, end = lab.stream(asked)
     assert isinstance(end, Finish) and end.tokens == len(steps) > 8 and not end.message
     if method in ("ldpe", "orpe", "pre"):
         assert end.reason == "eos" and abs(end.error) <= 4
-    if method in LIMIT_METHODS:
+    if methods[method].bound == "limit":
         assert end.reason == "eos" and end.tokens <= 17
 
 
@@ -87,7 +89,7 @@ def test_ldpe_keeps_to_a_length_on_prompts_it_never_saw(models):
     assert statistics.mean(answer.ended for answer in found) > 0.9
 
 
-@pytest.mark.parametrize("method", sorted(ADAPTER_METHODS))
+@pytest.mark.parametrize("method", TRAINED)
 def test_cards_tell_what_was_measured(method):
     text = (adapters.ROOT / method / "README.md").read_text()
     now = renewed(text, Adapter.load(adapters.ROOT / method))

@@ -14,17 +14,18 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, Llam
 
 from backend import Lab, RunSettings, Step
 from backend.inference.control import Control
+from backend.inference.embedding import SignalContext, add_signal, attach, signalling
+from backend.inference.signal import constant, prompt_norms, signal_rows
+from backend.methods.lrpe import lrpe
+from backend.methods.orpe import orpe
+from backend.methods.pre import noisy, pre
+from backend.methods.shifts import MntSettings, shifts, sigma
+from backend.methods.signal import SignalSettings
+from backend.methods.sinusoid import sinusoid
 from backend.models import adapters, embedded
 from backend.models.pool import Models
 from backend.record.trace import Trace
 from backend.settings import Watch
-from backend.signals import SignalContext, SignalSettings, add_signal, attach, prompt_norms, signal_rows, signalling
-from backend.signals.ldpe import ldpe
-from backend.signals.lrpe import lrpe
-from backend.signals.mnt import MntSettings, shifts, sigma
-from backend.signals.orpe import orpe
-from backend.signals.pre import noisy, pre
-from backend.signals.scale import constant
 from backend.splits import prompts
 from backend.text.prompt import token_ids
 from backend.text.units import in_tokens, length
@@ -106,7 +107,7 @@ def test_rows_are_the_papers(kind, half, n, target, positions, scale):
 @given(half=st.integers(1, 300), counts=st.lists(st.integers(1, 200_000), min_size=1, max_size=5))
 def test_counts_in_float64(half, counts):
     expected = torch.tensor([reference_sinusoid(c, 2 * half) for c in counts], dtype=torch.float64)
-    for encode in (ldpe, orpe):
+    for encode in (sinusoid, orpe):
         torch.testing.assert_close(encode(torch.tensor(counts), 2 * half), expected, atol=1e-9, rtol=0)
 
 
@@ -173,8 +174,8 @@ def test_the_last_content_token_shows_one_and_the_next_output_is_the_end_mark(ki
     n, target, d = 5, 9, 64
     s = settings_of(kind)
     whole = signal_rows(s, torch.arange(n + target), n, target, d)
-    last = {"ldpe": ldpe(torch.tensor(1), d), "orpe": ldpe(torch.tensor(1), d), "pre": pre(torch.tensor(1.0), d),
-            "lrpe": lrpe(torch.tensor(target), target, d)}[kind]
+    others = {"pre": pre(torch.tensor(1.0), d), "lrpe": lrpe(torch.tensor(target), target, d)}
+    last = others.get(kind, sinusoid(torch.tensor(1), d))
     torch.testing.assert_close(whole[-1], last.float())
     context = SignalContext(s, [n], [target])
     context.offset = n + target - 1
@@ -185,7 +186,7 @@ def test_the_last_content_token_shows_one_and_the_next_output_is_the_end_mark(ki
 
 def test_ldpe_counts_through_the_prompt():
     rows = signal_rows(settings_of("ldpe"), torch.arange(14), 5, 9, 16)
-    torch.testing.assert_close(rows, ldpe(torch.arange(14, 0, -1), 16).float())
+    torch.testing.assert_close(rows, sinusoid(torch.arange(14, 0, -1), 16).float())
 
 
 def test_pre_shows_the_prompt_no_progress():

@@ -13,7 +13,7 @@ from backend.evaluation.bench import timing, ways
 from backend.evaluation.bench.timing import Bench, Case, Found, Stepping
 from backend.evaluation.experiments import constant_cost, experiments
 from backend.inference.model_runner import Runner
-from backend.positions import Policy
+from backend.positions import LambdaWindow, Plain, policy_of
 from backend.record import provenance as machine
 from backend.record.provenance import PeakMemory
 from backend.settings import Watch
@@ -42,7 +42,7 @@ def small(tiny, monkeypatch) -> SimpleNamespace:
 )
 def test_the_engine_rotates_as_many_keys_for_a_token_however_long_the_text(tiny, bench, asked, rotations):
     runner = run(tiny("llama"))
-    policy = Policy.of(asking(**asked))
+    policy = policy_of(asking(**asked))
     case = Case("engine", lambda: ways.engine_readers(runner, policy), runner)
     rows = [bench.compare(n, [case])[0] for n in (32, 64)]
     assert [row.rotations for row in rows] == [rotations] * 2
@@ -50,7 +50,7 @@ def test_the_engine_rotates_as_many_keys_for_a_token_however_long_the_text(tiny,
 
 
 def test_algorithm_1_rotates_all_keys_for_a_token_and_transformers_one(tiny, bench):
-    model, policy = tiny("llama"), Policy.of(asking(pic="dynamic", ratio=4))
+    model, policy = tiny("llama"), policy_of(asking(pic="dynamic", ratio=4))
     again = Case("again", lambda: ways.algorithm1_readers(model, policy, bench.room(64)), model)
     plain, again = bench.compare(32, [ways.generate_case("fp32", model, 32), again])
     written = 3 * (timing.WARM + bench.tokens)
@@ -63,7 +63,7 @@ def test_algorithm_1_rotates_all_keys_for_a_token_and_transformers_one(tiny, ben
 @pytest.mark.parametrize("window", [None, 12])
 def test_operations_of_reading_are_those_of_the_weights_and_of_what_each_token_sees(tiny, bench, window):
     model = tiny("llama")
-    policy = Policy() if window is None else Policy(window=window, sinks=2, limit=window)
+    policy = Plain() if window is None else LambdaWindow(window=window, sinks=2, limit=window)
     runner = run(model)
     row = bench.compare(32, [Case("engine", lambda: {"": ways.engine_reader(runner, policy)}, runner)])[0]
     layers = sum(p.numel() for p in model.model.layers.parameters()) + model.model.norm.weight.numel()
@@ -92,7 +92,7 @@ def test_probes_are_read_with_too(tiny, bench):
     probe = runner.probe(Watch())
     probe.prefilled = lambda: looked.append("rows")
     probe.decoded = lambda: looked.append("token")
-    reader = ways.engine_reader(runner, Policy(), probe)
+    reader = ways.engine_reader(runner, Plain(), probe)
     reader.read(bench.text.repeat(40))
     reader.write(2)
     assert looked == ["rows"] * 5 + ["token"] * 2

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from app.series import Series
 from backend import Lab
 from backend.__main__ import main
+from backend.inference.embedding import SignalContext
 from backend.inference.landing import Landing
+from backend.methods.signal import SignalSettings
 from backend.models.adapters import Adapter
 from backend.models.pool import Models
 from backend.record.trace import Trace
 from backend.settings import RunSettings
-from backend.signals import SignalContext, SignalSettings
 from backend.steps import Finish, Step
 from backend.text.prompt import token_ids
 from backend.text.thinking import MARKS, Response, begun

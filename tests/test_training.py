@@ -19,14 +19,15 @@ from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from backend.__main__ import main
 from backend.evaluation.experiments.length_control import prompts
+from backend.inference.embedding import SignalContext, signalling
+from backend.inference.embedding import attach as attach_signal
 from backend.inference.model_runner import Runner
+from backend.inference.signal import signal_rows
 from backend.models.adapters import Adapter
 from backend.models.capabilities import describe
 from backend.models.pool import Loaded
-from backend.positions import Policy
+from backend.positions import Plain, PositionPolicy
 from backend.record import jsonlines
-from backend.signals import SignalContext, signal_rows, signalling
-from backend.signals import attach as attach_signal
 from backend.splits import prompts as split_prompts
 from backend.training import distill as distilling
 from backend.training import train as training
@@ -307,7 +308,7 @@ def test_an_adapter_starts_as_the_model_itself(tmp_path):
     assert {p.dtype for p in run.lora.parameters() if p.requires_grad} == {torch.float32}
 
 
-def policy_nll(row, end: int, policy: Policy) -> torch.Tensor:
+def policy_nll(row, end: int, policy: PositionPolicy) -> torch.Tensor:
     """Nats of a row's response and EOS, read under a policy in fp32."""
     prompt, response, *_ = row
     reader = Runner(tiny_loaded(), exact=True)
@@ -324,7 +325,7 @@ def test_long_texts_are_trained_on_under_their_positions(tmp_path, method, kind)
     with torch.no_grad(), torch.autocast("cpu", enabled=False):
         nll, _, _ = run._nll([row], 0.0)
     assert run.longform.kind == kind and run.signal is None
-    expected, plain = (policy_nll(row, run.end, policy) for policy in (run.longform.policy, Policy()))
+    expected, plain = (policy_nll(row, run.end, policy) for policy in (run.longform.policy, Plain()))
     # The run computes in bf16 where the processor has it, the reference in fp32.
     torch.testing.assert_close(nll, expected, atol=BF16, rtol=0)
     assert ((nll - plain).abs().max() > BF16) == (kind != "none")

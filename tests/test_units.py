@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.signals.prompted import prompted
+from backend.text.prompt import asked
 from backend.text.units import EXPECTED, Growing, characters, in_tokens, length, words
 
 
@@ -117,7 +117,7 @@ def test_the_loop_closes_on_the_goal(script):
 
 
 def test_prompted_names_the_target():
-    assert prompted("Why?", 112, "tokens") == "Answer the following question in 112 tokens:\nWhy?"
-    assert prompted("Why?", 1, "words") == "Answer the following question in 1 word:\nWhy?"
-    assert prompted("Why?", 2000, "words") == "Answer the following question in 2000 words:\nWhy?"
-    assert prompted("Why?", 20, "characters") == "Answer the following question in 20 characters:\nWhy?"
+    assert asked("prompted", "Why?", 112, "tokens") == "Answer the following question in 112 tokens:\nWhy?"
+    assert asked("prompted", "Why?", 1, "words") == "Answer the following question in 1 word:\nWhy?"
+    assert asked("prompted", "Why?", 2000, "words") == "Answer the following question in 2000 words:\nWhy?"
+    assert asked("prompted", "Why?", 20, "characters") == "Answer the following question in 20 characters:\nWhy?"

@@ -21,7 +21,7 @@ from app.charts.base import (
     table_rows,
 )
 from app.series import Series
-from backend.positions.policy import Policy
+from backend.positions import policy_of
 from backend.steps import Logits
 
 
@@ -51,7 +51,7 @@ def logits(series: Series, training_length: int | None = None) -> Chart:
     if series.finish is None:
         low, high = series.extremes
         grows(layout["yaxis"], 10 * math.floor(low / 10), 10 * math.ceil(high / 10))
-    cap = Policy.of(series.settings).limit
+    cap = policy_of(series.settings).limit
     distance_axis(layout, max([float(x.max()), training_length or 1, cap if math.isfinite(cap) else 1]))
     if training_length:
         mark_x(layout, training_length, "@muted", f"trained {training_length:,}", log=True, y=0.94)

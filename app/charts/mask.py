@@ -7,7 +7,7 @@ import numpy as np
 from app.charts.base import Chart, axes, colour_bar, rounded
 from app.charts.palette import PLACE_SCALE
 from app.series import sample
-from backend.positions.policy import Policy
+from backend.positions import policy_of
 from backend.settings import RunSettings
 
 MASK_CELLS = 72
@@ -15,7 +15,7 @@ MASK_CELLS = 72
 
 def mask(settings: RunSettings, tokens: int) -> Chart:
     """(f) Which earlier token (across) each token (down) sees, and how far away it seems; empty: not seen."""
-    policy = Policy.of(settings)
+    policy = policy_of(settings)
     at = np.unique(np.linspace(0, tokens - 1, min(MASK_CELLS, tokens)).astype(np.int64))
     distance = np.where(at[None, :] <= at[:, None], policy.distance(at, at), np.nan)
     seen = ~np.isnan(distance)

@@ -9,13 +9,13 @@ import numpy as np
 
 from app.charts.base import POINTS, Chart, axes, line, note, rounded, table_rows
 from app.series import sample
-from backend.positions.policy import Policy
+from backend.positions import PositionPolicy, policy_of
 from backend.settings import RunSettings
 
 
 def positions(settings: RunSettings, tokens: int) -> Chart:
     """(e) The distance at which the last of `tokens` tokens perceives each earlier one, against the true distance."""
-    policy = Policy.of(settings)
+    policy = policy_of(settings)
     true = np.unique(np.concatenate([sample(tokens, POINTS), np.arange(min(tokens, 24))]))
     perceived = policy.distance(np.array([tokens - 1]), tokens - 1 - true)[0]
     hidden = np.isnan(perceived)
@@ -32,7 +32,7 @@ def positions(settings: RunSettings, tokens: int) -> Chart:
     if math.isfinite(policy.limit):
         layout["shapes"].append(_level(policy.limit, "@c2"))
         layout["annotations"].append(note(0.99, policy.limit, f"cap {policy.limit:,.0f}", "right", yref="y"))
-    summary = _policy_words(settings, policy, tokens, int(np.sum(~np.isnan(_last_row(policy, tokens)))))
+    summary = _sentence(policy, tokens)
     return Chart(data, layout, summary, ("true distance", "perceived distance"), table_rows(true, perceived))
 
 
@@ -82,23 +82,11 @@ def _runs_of(chosen: np.ndarray, among: np.ndarray) -> list[tuple[int, int]]:
     return [(int(part[0]), int(part[-1])) for part in np.split(chosen, breaks)]
 
 
-def _last_row(policy: Policy, tokens: int) -> np.ndarray:
-    return policy.distance(np.array([tokens - 1]), np.arange(tokens))[0]
-
-
-def _policy_words(settings: RunSettings, policy: Policy, tokens: int, seen: int) -> str:
-    if policy.kind == "ntk":
-        kind = f"NTK leaves distances as they are and slows the rotation: RoPE base × {policy.ratio:g}"
-    else:
-        kind = {
-            "none": "Distances are left as they are"
-            + (f" up to the cap of {policy.limit:,.0f}" if math.isfinite(policy.limit) else ""),
-            "naive": f"Every distance is divided by {policy.ratio:g}",
-            "dynamic": f"The middle is compressed by {policy.ratio:g}, "
-            f"the first {policy.initial} and last {policy.recent} tokens are not",
-        }[policy.kind]
+def _sentence(policy: PositionPolicy, tokens: int) -> str:
+    """What the policy does, how many tokens the last one sees, and how far away the first one seems."""
+    seen = int(np.sum(~np.isnan(policy.distance(np.array([tokens - 1]), np.arange(tokens)))))
     view = f"the last of {tokens:,} tokens sees {seen:,} of them"
     first = float(policy.distance(np.array([tokens - 1]), np.array([0]))[0, 0])
     same = math.isnan(first) or round(first) == tokens - 1
     lag = "" if same else f"; the first token, {tokens - 1:,} behind it, seems {first:,.0f} behind"
-    return f"{kind}; {view}{lag}."
+    return f"{policy.describe(tokens)}; {view}{lag}."

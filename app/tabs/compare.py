@@ -20,11 +20,11 @@ from app.share import settings_of
 from app.tabs.generate import Adapters
 from app.view import ended_words, ending, follow_all, sentence
 from backend.inference.control import Control
+from backend.methods import methods
 from backend.models.capabilities import Capabilities
+from backend.positions import policies
 from backend.refused import Refused
 from backend.settings import (
-    LIMIT_METHODS,
-    LONG_METHODS,
     MAX_LANDING,
     Method,
     RunSettings,
@@ -233,7 +233,7 @@ def _kept(method: Method, name: str, choices: Sequence[tuple[str, str]]) -> list
     there = any(value == method for _, value in choices)
     trained = controls.trained_positions(method, name) if there else None
     positions = [trained.kind, trained.ratio] if trained else controls.UNCOMPRESSED[:2]
-    return [narrowed(choices, method), *(positions if method in LONG_METHODS else [gr.skip()] * 2)]
+    return [narrowed(choices, method), *(positions if methods[method].compression else [gr.skip()] * 2)]
 
 
 def _frames(lab: Any, chosen: Sequence[RunSettings], run: Run) -> Iterator[Frame]:
@@ -296,7 +296,7 @@ def _settings(values: Sequence[Any]) -> list[RunSettings]:
 def _own(given: dict[str, Any], name: str) -> dict[str, Any]:
     """A setting's fields of RunSettings."""
     method, kept = given["method"], {key: value for key, value in given.items() if key != "target"}
-    aim = "limit" if method in LIMIT_METHODS else "target"
+    aim = methods[method].bound or "target"
     return kept | {aim: given["target"], "window": given["window"] or None} | _left_alone(method, name)
 
 
@@ -322,15 +322,17 @@ def _preview(settings: Sequence[RunSettings]) -> str:
 
 def describe(settings: RunSettings) -> str:
     """A setting in a few words."""
-    words = [] if settings.method == "none" else [controls.METHODS[settings.method][0]]
+    words = [] if settings.method == "none" else [methods[settings.method].label]
     if settings.steered:
         goal = settings.goal if settings.goal_unit == "tokens" else counted(settings.goal, settings.goal_unit)
         words = [f"{words[0]} {goal}"]
-        if settings.landing and settings.method not in LIMIT_METHODS:
+        if settings.lands:
             words.append(f"landing {settings.landing}")
-    if settings.pic != "none" and settings.ratio != 1:
-        kept = f", recent {settings.recent:,}" if settings.pic == "dynamic" else ""
-        words.append(f"{controls.PICS[settings.pic][0]} × {settings.ratio:g}{kept}")
+    policy = policies[settings.pic]
+    if policy.name != "none" and not ("ratio" in policy.heeds() and settings.ratio == 1):
+        ratio = f" × {settings.ratio:g}" if "ratio" in policy.heeds() else ""
+        kept = f", recent {settings.recent:,}" if "recent" in policy.heeds() else ""
+        words.append(f"{policy.label}{ratio}{kept}")
     if settings.window is not None:
         words.append(f"Λ {settings.window:,}")
     return ", ".join(words) or "plain"

@@ -24,12 +24,12 @@ from app.share import from_query, to_query
 from app.store import Store
 from app.view import FIELDS, View, follow, sentence
 from backend.inference.control import Control
+from backend.methods import methods
 from backend.record.trace import Trace, TraceError
-from backend.settings import LIMIT_METHODS, MAX_TARGET, RunSettings
+from backend.settings import MAX_TARGET, RunSettings
 
 PLACE = "generate"
 WRAP_UP = {"tokens": 15, "words": 12, "characters": 70}
-RETARGETS = ("exp_decay", "ldpe", "orpe", "lrpe", "pre", *LIMIT_METHODS)
 CHARTS = (
     ("length", "Length", "Against the target, with the chance to end"),
     ("entropy", "Attention entropy", "By layer, under its ceiling ln(attended)"),
@@ -208,7 +208,9 @@ def _steering(parts: Parts, runs: Runs) -> None:
 
     def retarget(request: gr.Request, goal: float | None) -> None:
         run = runs.of(request.session_hash, PLACE)
-        if run and run.view and run.view.series.settings.method in RETARGETS and goal and 1 <= goal <= MAX_TARGET:
+        if not run or not run.view or not goal or not 1 <= goal <= MAX_TARGET:
+            return
+        if methods[run.view.series.settings.method].retargets:
             run.control.retarget(int(goal))
 
     def wrap(request: gr.Request) -> list[Any]:
@@ -216,13 +218,13 @@ def _steering(parts: Parts, runs: Runs) -> None:
         if not run or not run.view or not len(run.view.series):
             return [gr.skip()] * 2
         series = run.view.series
-        if series.settings.method not in RETARGETS:
+        if not methods[series.settings.method].retargets:
             toasts.inform("This method cannot change its target while it writes. Choose Decay or a length signal.")
             return [gr.skip()] * 2
         goal = near_target(series)
         retarget(request, goal)
         shown = [goal, gr.skip()]
-        return shown[::-1] if series.settings.method in LIMIT_METHODS else shown
+        return shown[::-1] if series.settings.limited else shown
 
     def watch(request: gr.Request, layer: int, head: int) -> None:
         if run := runs.of(request.session_hash, PLACE):

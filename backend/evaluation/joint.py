@@ -28,7 +28,7 @@ from backend.measures.bootstrap import share
 from backend.measures.overlap import repetition
 from backend.models.pool import Loaded
 from backend.refused import Refused
-from backend.settings import LIMIT_METHODS, Method, RunSettings, Unit, Watch
+from backend.settings import Method, RunSettings, Unit, Watch
 from backend.splits import Kind, Prompt, fingerprint
 from backend.steps import Finish, Step
 from backend.text.prompt import end_ids, token_ids
@@ -140,7 +140,7 @@ def answer(lab: Lab, prompt: Prompt, settings: RunSettings) -> Answer:
         own_end=finish.own_end,
         **described(lab.models.load(settings.model), prompt.text, ids, finish.text),
         unit=settings.goal_unit,
-        limit=settings.method in LIMIT_METHODS,
+        limit=settings.limited,
     )
 
 

@@ -13,7 +13,7 @@ from backend.engine import Lab
 from backend.inference.chunks import CHUNK
 from backend.inference.control import Control
 from backend.inference.kv_cache import FramedCache
-from backend.positions import Policy
+from backend.positions import policy_of
 from backend.refused import Refused
 from backend.settings import RunSettings
 from backend.steps import Logits
@@ -53,7 +53,7 @@ class Stand:
 
 def begin(lab: Lab, settings: RunSettings, room: int) -> Stand:
     """Before the first token of a text, with room for that many."""
-    return Stand(lab.runner(settings).cache(Policy.of(settings), room))
+    return Stand(lab.runner(settings).cache(policy_of(settings), room))
 
 
 def tokenise(lab: Lab, text: str, settings: RunSettings, most: int) -> torch.Tensor:

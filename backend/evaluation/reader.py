@@ -15,7 +15,7 @@ from backend.evaluation.texts import WINDOW
 from backend.inference.chunks import CHUNK
 from backend.inference.kv_cache import FramedCache
 from backend.inference.model_runner import Runner
-from backend.positions import Policy
+from backend.positions import policy_of
 from backend.settings import RunSettings
 
 
@@ -47,7 +47,7 @@ class Reader:
             yield list(go_on(self.runner, logits, copy.deepcopy(cache), written))
 
     def _cache(self, room: int) -> FramedCache:
-        return self.runner.cache(Policy.of(self.settings), room)
+        return self.runner.cache(policy_of(self.settings), room)
 
     def _read(self, ids: Tensor, cache: FramedCache) -> Tensor:
         for chunk in ids.split(CHUNK):

@@ -18,16 +18,18 @@ import torch
 from lm_eval.api.task import ConfigurableTask
 from lm_eval.models.huggingface import HFLM
 
+from backend.inference.embedding import SignalContext
 from backend.inference.kv_cache import FramedCache
 from backend.inference.model_runner import runner
+from backend.inference.signal import prompt_norms
+from backend.methods.signal import SignalSettings
 from backend.models import adapters
 from backend.models.adapters import Adapter
 from backend.models.pool import Loaded, Models
-from backend.positions import Policy
+from backend.positions import Plain, PositionPolicy
 from backend.record import jsonlines
 from backend.refused import Refused
 from backend.settings import Method
-from backend.signals import SignalContext, SignalSettings, prompt_norms
 from backend.training.data import SUMMARISE
 
 SUMMARIES = "summaries"
@@ -38,12 +40,12 @@ class SignalledLM(HFLM):
     """The harness's model, each continuation read under a signal whose target is its length (None: no signal), and
     under a position policy."""
 
-    def __init__(self, loaded: Loaded, signal: SignalSettings | None, policy: Policy | None = None) -> None:
+    def __init__(self, loaded: Loaded, signal: SignalSettings | None, policy: PositionPolicy | None = None) -> None:
         # Continuations of one token would share logits made for other targets.
         super().__init__(
             pretrained=loaded.model, tokenizer=loaded.tokenizer, device=str(loaded.model.device), logits_cache=False
         )
-        self.signal, self.policy = signal, policy or Policy()
+        self.signal, self.policy = signal, policy or Plain()
         self.runner = runner(loaded)
         self._kept: tuple[Sequence[int], FramedCache, torch.Tensor] | None = None
 
@@ -129,7 +131,7 @@ class Subject(NamedTuple):
     name: str
     path: Path | None = None
     signal: SignalSettings | None = None
-    policy: Policy = Policy()
+    policy: PositionPolicy = Plain()
 
     def load(self, models: Models, model: str) -> SignalledLM:
         return SignalledLM(models.load(model, "bf16", self.path), self.signal, self.policy)
@@ -145,5 +147,5 @@ def subjects(tuned: Iterable[Adapter]) -> Iterator[Subject]:
             yield own(f"{method}, countdown", signal=adapter.settings)
             continue
         yield own(f"{method}, read plainly")
-        if not long.policy.plain:
+        if long.policy != Plain():
             yield own(f"{method}, read as trained", policy=long.policy)

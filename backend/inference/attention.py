@@ -20,14 +20,13 @@ from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, eager_mask, sdpa_mask
 
-from backend.inference.kv_cache import FramedCache, Piece, Stopped
+from backend.inference.chunk_plan import Chunk, Piece
+from backend.inference.kv_cache import FramedCache, Stopped
 from backend.inference.prefill_attention import flash, within
 from backend.inference.probes import Probe
-from backend.positions import CLIPPED, COMPRESSED, NEAR
 
 NAME = "framed"
 EAGER_FAMILIES = frozenset({"gptj", "mpt"})
-ORDER = (NEAR, COMPRESSED, CLIPPED)
 
 
 @dataclass
@@ -125,7 +124,7 @@ def attend(
     cache.write(layer, k, v)
     chunk = cache.chunk
     assert chunk is not None
-    if exact and slopes is None and _one_group(chunk.pieces):
+    if exact and slopes is None and _one_group(chunk):
         out = _transformers_kernel(cache, layer, q, scale)
         if probe is not None:
             _look(cache, layer, q, scale, probe)
@@ -135,34 +134,36 @@ def attend(
     return _attend_many(cache, layer, q, scale, probe, slopes)
 
 
-def _one_group(pieces: dict[int, list[Piece]]) -> bool:
-    found = pieces.get(NEAR, [])
-    return len(pieces) == 1 and len(found) == 1 and found[0].spans is None
+def _one_group(chunk: Chunk) -> bool:
+    found = chunk.pieces.get(chunk.groups[0], [])
+    return len(chunk.pieces) == 1 and len(found) == 1 and found[0].spans is None
 
 
-def _rotated(cache: FramedCache, q: Tensor, group: int) -> Tensor:
+def _rotated(cache: FramedCache, q: Tensor, group: str) -> Tensor:
     chunk = cache.chunk
     assert chunk is not None
-    return cache.rope.rotate(q, chunk.turned[group]) if cache.rope is not None else q
+    turned = cache.rope.rotate(q, chunk.turned[group]) if cache.rope is not None else q
+    return turned if chunk.scale is None else turned * chunk.scale
 
 
 def _transformers_kernel(cache: FramedCache, layer: int, q: Tensor, scale: float) -> Tensor:
     chunk = cache.chunk
     assert chunk is not None
-    for group in ORDER:
+    for group in cache.policy.groups:
         cache.move(layer, group)
-    piece = chunk.pieces[NEAR][0]
+    own = chunk.groups[0]
+    piece = chunk.pieces[own][0]
     keys, values = cache.keys(layer, piece.lo, piece.hi), cache.values(layer, piece.lo, piece.hi)
     module = torch.nn.Module()
     module.num_key_value_groups = q.shape[0] // cache.shape.heads
     module.is_causal = True
     out, _ = sdpa_attention_forward(
-        module, _rotated(cache, q, NEAR)[None], keys[None], values[None], None, scaling=scale
+        module, _rotated(cache, q, own)[None], keys[None], values[None], None, scaling=scale
     )
     return out[0].transpose(0, 1)
 
 
-def _bias(cache: FramedCache, piece: Piece, group: int, slopes: Tensor, rows: list[int] | None = None) -> Tensor:
+def _bias(cache: FramedCache, piece: Piece, group: str, slopes: Tensor, rows: list[int] | None = None) -> Tensor:
     """ALiBi's −slope · perceived distance, [heads, rows, keys] in float32 (002 §4.2 caps the distance)."""
     chunk = cache.chunk
     assert chunk is not None
@@ -173,11 +174,11 @@ def _bias(cache: FramedCache, piece: Piece, group: int, slopes: Tensor, rows: li
     return -slopes[:, None, None].float() * torch.from_numpy(distance).to(slopes.device, torch.float32)
 
 
-def _grouped(cache: FramedCache, layer: int, q: Tensor) -> Iterator[tuple[int, Piece, Tensor]]:
+def _grouped(cache: FramedCache, layer: int, q: Tensor) -> Iterator[tuple[str, Piece, Tensor]]:
     """Each piece of the chunk with the queries rotated for it, while its keys stand in its group's frame."""
     chunk = cache.chunk
     assert chunk is not None
-    for group in ORDER:
+    for group in cache.policy.groups:
         cache.move(layer, group)
         if group in chunk.pieces:
             turned = _rotated(cache, q, group)
@@ -190,7 +191,7 @@ def _scores(
     layer: int,
     turned: Tensor,
     piece: Piece,
-    group: int,
+    group: str,
     scale: float,
     slopes: Tensor | None,
     rows: list[int],

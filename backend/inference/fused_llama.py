@@ -31,7 +31,7 @@ from backend.inference.probes import Probe
 from backend.inference.quantised_linear import KINDS, Projection
 from backend.models.capabilities import fusable
 from backend.models.lora import Lora
-from backend.positions import Policy, Rope
+from backend.positions import Plain
 from backend.positions.rope import head_dim
 
 Norm = tuple[Tensor, float]
@@ -241,7 +241,7 @@ class Fused:
     def _compile(self, model: PreTrainedModel) -> None:
         """A first token, so that compiling (seconds, once a machine) is part of loading a model."""
         shape = Shape(len(self.layers), self.kv_heads, self.width, model.dtype, model.device)
-        cache = FramedCache(shape, Policy(), Rope.of(model.config))
+        cache = FramedCache(shape, Plain(), Plain().rope(model.config))
         for count in (2, 1):
             cache.begin(count)
             self.logits(self.hidden(torch.zeros(count, len(self.norm[0]), dtype=model.dtype), cache))

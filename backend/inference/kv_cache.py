@@ -8,72 +8,21 @@ that raw value. Per decoded token and layer a constant number of keys is rotated
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from backend.inference.kernels.flash import serves
+from backend.inference.chunk_plan import Chunk, Planner, Slots, whole
 from backend.models.lora import Lora
-from backend.positions import CLIPPED, COMPRESSED, NEAR, Policy, Rope
+from backend.positions import PositionPolicy
+from backend.positions.rope import Rope
 from backend.refused import Refused
 
-Phases = tuple[Tensor, Tensor]
-
 SLACK = 256
-STRIDE = 64
-
-
-class Piece(NamedTuple):
-    """Keys of slots lo ≤ slot < hi, all in one group's frame, as the rows of a chunk see them.
-
-    first: position of the token in slot lo. spans [rows, 2]: first and end of those each row sees, counted from lo;
-    None: every row sees them all. causal: row r sees the first r + 1 of them. reach: a single query's products run to
-    this slot, so that their shapes, for which kernels are made, change only now and then.
-    """
-
-    lo: int
-    hi: int
-    first: int
-    spans: np.ndarray | None = None
-    causal: bool = False
-    reach: int = 0
-
-
-class Move(NamedTuple):
-    """Keys of slots lo ≤ slot < hi that change to another frame; phases None: to the unrotated one."""
-
-    lo: int
-    hi: int
-    phases: Phases | None
-
-
-@dataclass
-class Chunk:
-    """Everything about the rows being processed that all layers share.
-
-    rows: their positions. write: slot of the first. born: phases of their keys; turned: of their queries, by group
-    (a token's own key and query stand in the same near frame).
-    pieces and moves: by group, to be used in the order NEAR, COMPRESSED, CLIPPED. unframed: a whole prompt under one
-    frame, whose keys get their own frames afterwards.
-    """
-
-    rows: np.ndarray
-    write: int
-    born: Phases | None
-    turned: dict[int, Phases]
-    pieces: dict[int, list[Piece]]
-    moves: dict[int, list[Move]]
-    unframed: bool = False
-
-    @property
-    def groups(self) -> list[int]:
-        """The groups whose queries differ: the token's own, then the others seen."""
-        return [NEAR, *(group for group in (COMPRESSED, CLIPPED) if group in self.pieces)]
 
 
 @dataclass(frozen=True)
@@ -105,7 +54,7 @@ class FramedCache:
     use.
     """
 
-    def __init__(self, shape: Shape, policy: Policy, rope: Rope | None, room: int = 256):
+    def __init__(self, shape: Shape, policy: PositionPolicy, rope: Rope | None, room: int = 256):
         self.shape, self.policy, self.rope = shape, policy, rope
         self.lora: Lora | None = None
         self.length = 0
@@ -113,6 +62,7 @@ class FramedCache:
         self.stopped: Callable[[], bool] = _never
         self._dropped = 0
         self.chunk: Chunk | None = None
+        self._planner = Planner(policy, rope, shape)
         self.slots = 0
         self._keys = self._values = self._raw = self._empty(0)
         self._allocate(room if policy.window is None else policy.sinks + policy.window + SLACK)
@@ -121,11 +71,11 @@ class FramedCache:
 
     def _allocate(self, slots: int) -> None:
         """Buffers for at least `slots` tokens, old contents kept."""
-        slots = _whole(slots)
+        slots = whole(slots)
         self._keys = self._grown(self._keys, slots)
         self._values = self._grown(self._values, slots)
-        if self.policy.moves and self.rope is not None:
-            self._raw = self._grown(self._raw, self.policy.sinks if self._only_sinks_move else slots)
+        if self.rope is not None and self.policy.rerotated != 0:
+            self._raw = self._grown(self._raw, self.policy.rerotated or slots)
         self.slots = slots
 
     def _empty(self, slots: int) -> Tensor:
@@ -138,14 +88,6 @@ class FramedCache:
         return new
 
     @property
-    def _only_sinks_move(self) -> bool:
-        """Whether the distance limit reaches no key of the local branch, so that only sinks are ever clipped."""
-        p = self.policy
-        if p.kind == "dynamic" or p.window is None:
-            return False
-        return p.limit * (p.ratio if p.kind == "naive" else 1.0) >= p.window
-
-    @property
     def bytes(self) -> int:
         """Memory held, in bytes."""
         return sum(t.nbytes for t in self.buffers)
@@ -155,6 +97,11 @@ class FramedCache:
         """Keys in their frames, values, and unrotated keys of the first slots (of none, where no key changes its
         frame), each [layers, heads, slots, width]."""
         return self._keys, self._values, self._raw
+
+    @property
+    def attended(self) -> int:
+        """Keys that the last token read saw."""
+        return self.chunk.attended if self.chunk else 0
 
     def state(self) -> dict[str, Any]:
         """What `restore` needs to go on from here, as numbers and tensors."""
@@ -201,29 +148,14 @@ class FramedCache:
     def begin(self, n: int, whole_prompt: bool = False) -> Chunk:
         """Plan the next n rows. whole_prompt: they are a whole prompt under one frame (004's own prefill)."""
         self._make_room(n)
-        rows = np.arange(self.length, self.length + n)
-        if whole_prompt and self.policy.kind == "dynamic":
-            self.chunk = self._begin_whole_prompt(rows)
-            return self.chunk
-        pieces: dict[int, list[Piece]] = {}
-        for lo, hi, group in self.policy.segments(rows):
-            found = self._pieces(rows, lo, hi)
-            if found:
-                pieces.setdefault(group, []).extend(found)
-        pieces = {group: self._joined(found) for group, found in pieces.items()}
-        born = self._phases(self.policy.key_frame(rows, NEAR)) if self.rope else None
-        turned = {g: self._phases(self.policy.query_frame(rows, g)) for g in pieces if g != NEAR} if self.rope else {}
-        if born is not None:
-            turned[NEAR] = born
-        self.chunk = Chunk(rows, self._slot(self.length), born, turned, pieces, self._moves(rows))
-        return self.chunk
-
-    def _begin_whole_prompt(self, rows: np.ndarray) -> Chunk:
-        if self.length:
+        frames = self.policy.prompt_frame(np.arange(n), n) if whole_prompt else None
+        if frames is None:
+            self.chunk = self._planner.plan(self.length, n, Slots(self._slot, self.slots))
+        elif self.length:
             raise Refused("a whole prompt under one frame must be read first and at once: prefill it in one chunk")
-        phases = self._phases(self.policy.whole_prompt_frame(rows, len(rows)))
-        piece = Piece(0, len(rows), 0, causal=True)
-        return Chunk(rows, 0, phases, {NEAR: phases}, {NEAR: [piece]}, {}, unframed=True)
+        else:
+            self.chunk = self._planner.whole_prompt(frames)
+        return self.chunk
 
     def write(self, layer: int, k: Tensor, v: Tensor) -> None:
         """Store the chunk's unrotated keys k and values v [heads, n, width] of one layer."""
@@ -238,12 +170,12 @@ class FramedCache:
             k = self.rope.rotate(k, chunk.born)
         self._keys[layer][:, lo:hi] = k
 
-    def move(self, layer: int, group: int) -> None:
+    def move(self, layer: int, group: str) -> None:
         """Bring the keys that enter a group in this chunk into its frame."""
         assert self.chunk is not None
         for lo, hi, phases in self.chunk.moves.get(group, ()):
-            raw = self._raw[layer][:, lo:hi]
-            self._keys[layer][:, lo:hi] = raw if phases is None or self.rope is None else self.rope.rotate(raw, phases)
+            assert self.rope is not None
+            self._keys[layer][:, lo:hi] = self.rope.rotate(self._raw[layer][:, lo:hi], phases)
 
     def keys(self, layer: int, lo: int = 0, hi: int | None = None) -> Tensor:
         """Stored keys [heads, hi − lo, width] of a layer, as they stand in their frames."""
@@ -265,102 +197,12 @@ class FramedCache:
 
     def _reframe(self, n: int) -> None:
         """After a whole-prompt prefill: from the raw keys, the frames that the next query expects."""
-        rows = np.arange(n)
-        near = int(self.policy.near_start(n - 1))
-        frames = np.where(rows < near, self.policy.key_frame(rows, COMPRESSED), self.policy.key_frame(rows, NEAR))
-        phases = self._phases(frames)
+        frames = np.empty(n)
+        for group, ranges in self._planner.seen(n - 1).items():
+            for lo, hi in ranges:
+                frames[lo:hi] = self.policy.key_frame(np.arange(lo, hi), group)
+        phases = self._planner.phases(frames)
         assert self.rope is not None
         for layer in range(self.shape.layers):
             self._keys[layer][:, :n] = self.rope.rotate(self._raw[layer][:, :n], phases)
         self.rotations += n
-
-    # ---- planning
-
-    def _phases(self, frames: np.ndarray) -> Phases:
-        assert self.rope is not None
-        return self.rope.phases(frames, self.shape.dtype, self.shape.device)
-
-    def _pieces(self, rows: np.ndarray, lo: np.ndarray, hi: np.ndarray) -> list[Piece]:
-        """A segment of all rows as pieces: a core every row sees, and the edges that some see."""
-        seen = hi > lo
-        if not seen.any():
-            return []
-        first, last = int(lo[seen].min()), int(hi[seen].max())
-        if len(rows) == 1:
-            piece = self._piece(first, last)
-            return [piece._replace(reach=min(piece.lo + _whole(piece.hi - piece.lo), self.slots))]
-        if not seen.all():
-            return [self._edge(first, last, lo, hi)]
-        inner, outer = int(lo.max()), int(hi.min())
-        grows = bool((hi == rows + 1).all())
-        outer = int(rows[0]) if grows else outer
-        if inner > outer:
-            return [self._edge(first, last, lo, hi)]
-        found = []
-        if first < inner:
-            found.append(self._edge(first, inner, lo, hi))
-        if inner < outer:
-            found.append(self._piece(inner, outer))
-        if outer < last:
-            right = self._piece(outer, last)._replace(causal=True) if grows else self._edge(outer, last, lo, hi)
-            found.append(right)
-        # Without biases, whose kernel is another, the rows' spans do as well as pieces.
-        whole = self.rope is not None and serves(self.shape.dtype, self.shape.device, self.shape.width)
-        return [self._edge(first, last, lo, hi)] if whole and len(found) > 1 else found
-
-    def _piece(self, first: int, last: int) -> Piece:
-        slot = self._slot(first)
-        return Piece(slot, slot + last - first, first)
-
-    def _edge(self, first: int, last: int, lo: np.ndarray, hi: np.ndarray) -> Piece:
-        spans = np.stack([lo, hi], 1).clip(first, last) - first
-        return self._piece(first, last)._replace(spans=spans)
-
-    @staticmethod
-    def _joined(pieces: list[Piece]) -> list[Piece]:
-        """Neighbouring pieces that all rows see, as one."""
-        out = [pieces[0]]
-        for piece in pieces[1:]:
-            last = out[-1]
-            contiguous = last.hi == piece.lo and last.first + last.hi - last.lo == piece.first
-            if contiguous and last.spans is None and piece.spans is None and not last.causal and not piece.causal:
-                out[-1] = last._replace(hi=piece.hi, reach=piece.reach)
-            else:
-                out.append(piece)
-        return out
-
-    def _moves(self, rows: np.ndarray) -> dict[int, list[Move]]:
-        """Keys whose group changes between the row before the chunk and its last row."""
-        if not self.policy.moves or self.rope is None:
-            return {}
-        start = int(rows[0])
-        before, after = self.policy.bounds(max(start - 1, 0)), self.policy.bounds(int(rows[-1]))
-        moves: dict[int, list[Move]] = {}
-        if self.policy.kind == "dynamic":
-            self._plan(moves, COMPRESSED, int(before.near), int(after.near), start)
-        if math.isfinite(self.policy.limit):
-            clipped = [
-                (before.head, after.head),
-                (before.middle, after.middle),
-                (max(before.tail, after.near), after.tail),
-            ]
-            for lo, hi in clipped:
-                self._plan(moves, CLIPPED, int(lo), int(hi), start)
-        return moves
-
-    def _plan(self, moves: dict[int, list[Move]], group: int, lo: int, hi: int, t: int) -> None:
-        """Add the move of tokens lo ≤ j < hi that query t or a later one can see."""
-        sinks = self.policy.sinks
-        local = sinks if self.policy.window is None else max(sinks, t + 1 - self.policy.window)
-        local = hi if group == CLIPPED and self._only_sinks_move else local
-        for first, last in ((lo, min(hi, sinks)), (max(lo, local), hi)):
-            if first < last:
-                slot = self._slot(first)
-                tokens = np.arange(first, last)
-                phases = None if group == CLIPPED else self._phases(self.policy.key_frame(tokens, group))
-                moves.setdefault(group, []).append(Move(slot, slot + last - first, phases))
-
-
-def _whole(tokens: int) -> int:
-    """Rounded up to whole strides."""
-    return -(-tokens // STRIDE) * STRIDE

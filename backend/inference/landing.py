@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
+from backend.inference.embedding import SignalContext
 from backend.inference.kv_cache import FramedCache
 from backend.inference.scheduler import Read, together
 from backend.settings import Unit
-from backend.signals import SignalContext
 from backend.text.finite import check_finite
 from backend.text.sentences import final, stops
 from backend.text.units import in_tokens, length, rate

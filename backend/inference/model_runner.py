@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 from backend.inference.attention import Frame, framed
 from backend.inference.beginnings import Beginnings
 from backend.inference.chunks import FIRST_CHUNK
+from backend.inference.embedding import SignalContext, add_signal
 from backend.inference.families import attach
 from backend.inference.fused_llama import Fused, fits
 from backend.inference.kv_cache import SLACK, FramedCache, Shape
@@ -24,9 +25,8 @@ from backend.inference.probes import Probe
 from backend.inference.scheduler import Read, Scheduler
 from backend.models.lora import Lora
 from backend.models.pool import Loaded
-from backend.positions import Policy, Rope
+from backend.positions import PositionPolicy
 from backend.refused import Refused
-from backend.signals import SignalContext, add_signal
 
 
 class Runner:
@@ -50,21 +50,21 @@ class Runner:
         self.beginnings = Beginnings()
         self.scheduler = Scheduler(self, memory=memory(self.model.device))
 
-    def cache(self, policy: Policy, room: int = 256) -> FramedCache:
+    def cache(self, policy: PositionPolicy, room: int = 256) -> FramedCache:
         """An empty cache for one sequence, with room for that many tokens before it grows."""
         about = self.capabilities
         shape = Shape(about.layers, about.kv_heads, about.head_dim, self.model.dtype, self.model.device)
-        rope = None if about.position == "alibi" else Rope.of(self.model.config, policy.base_factor)
+        rope = None if about.position == "alibi" else policy.rope(self.model.config)
         cache = FramedCache(shape, policy, rope, room)
         cache.lora = self.lora
         return cache
 
-    def cache_bytes(self, policy: Policy, room: int) -> int:
+    def cache_bytes(self, policy: PositionPolicy, room: int) -> int:
         """Most memory that the cache of a sequence of so many tokens takes, in bytes."""
         about, window = self.capabilities, policy.window
         if window is not None:
             room = min(room, policy.sinks + window + SLACK + FIRST_CHUNK)
-        tensors = 3 if policy.moves else 2
+        tensors = 2 if policy.rerotated == 0 else 3
         width = self.model.dtype.itemsize * about.layers * about.kv_heads * about.head_dim
         return tensors * width * room
 

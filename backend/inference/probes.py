@@ -14,7 +14,6 @@ from torch import Tensor
 
 from backend.inference.kv_cache import FramedCache
 from backend.inference.prefill_attention import within
-from backend.positions import CLIPPED, COMPRESSED, NEAR
 from backend.settings import Watch
 from backend.steps import Logits
 
@@ -36,11 +35,11 @@ def distances(cache: FramedCache) -> np.ndarray:
     """Perceived distances of the last row's keys, in the order in which attention joins its scores."""
     chunk, out = cache.chunk, []
     assert chunk is not None
-    if chunk.unframed:
-        frames = cache.policy.whole_prompt_frame(chunk.rows, len(chunk.rows))
+    frames = cache.policy.prompt_frame(chunk.rows, len(chunk.rows)) if chunk.unframed else None
+    if frames is not None:
         return frames[-1] - frames
-    for group in (NEAR, COMPRESSED, CLIPPED):
-        query = float(cache.policy.query_frame(chunk.rows[-1], group)) if group in chunk.pieces else 0.0
+    for group in cache.policy.groups:
+        query = cache.policy.query_frame(chunk.rows[-1:], group)
         for piece in chunk.pieces.get(group, ()):
             keys = np.arange(piece.first, piece.first + piece.hi - piece.lo)
             out.append(query - cache.policy.key_frame(keys, group))

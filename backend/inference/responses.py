@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from backend.inference.scheduler import Asks, Read
-from backend.positions import Policy
+from backend.positions import Plain
 from backend.text.sampling import Chooser
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def respond(runner: Runner, ids: Tensor, settings: RunSettings, ends: list[int])
 
 
 def _written(runner: Runner, ids: Tensor, settings: RunSettings, ends: list[int]) -> Asks:
-    chooser, cache = Chooser(settings, len(ids), ends), runner.cache(Policy(), len(ids) + settings.max_new_tokens)
+    chooser, cache = Chooser(settings, len(ids), ends), runner.cache(Plain(), len(ids) + settings.max_new_tokens)
     read = ids.tolist()
     logits = yield Read(ids, cache)
     while True:

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from torch import Tensor
 
+from backend.inference.embedding import SignalContext
 from backend.inference.kv_cache import FramedCache
 from backend.inference.memory import Memory
 from backend.inference.probes import Probe
 from backend.refused import Refused
-from backend.signals import SignalContext
 
 # Runs that write at a time; the others wait in turn. Tokens of prompts that a step reads, but for a longer chunk.
 MOST, PROMPTS = 48, 512

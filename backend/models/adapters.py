@@ -13,16 +13,17 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors import SafetensorError, safe_open
 
+from backend.methods import methods
+from backend.methods.signal import SignalMethod, SignalSettings
 from backend.models.embedded import HUB_COPY, named, sha256
-from backend.positions import Policy
+from backend.positions import PositionPolicy, policies
 from backend.refused import Refused
-from backend.settings import ADAPTER_METHODS, Method
-from backend.signals import SignalSettings
+from backend.settings import Method
 
 ROOT = Path(__file__).parents[2] / "assets" / "adapters"
 CONFIG, WEIGHTS, SIGNAL = "adapter_config.json", "adapter_model.safetensors", "signal.json"
@@ -34,7 +35,7 @@ class AdapterError(Refused):
 
 @dataclass(frozen=True, slots=True)
 class LongformSettings:
-    """The positions under which an adapter for long texts was trained (004 §3.2): kind and numbers of a `Policy`."""
+    """The positions under which an adapter for long texts was trained (004 §3.2): kind and numbers of a policy."""
 
     kind: Literal["none", "ntk", "dynamic"]
     ratio: float
@@ -42,9 +43,9 @@ class LongformSettings:
     recent: int
 
     @property
-    def policy(self) -> Policy:
+    def policy(self) -> PositionPolicy:
         """The same as a policy; without Λ."""
-        return Policy(kind=self.kind, ratio=self.ratio, initial=self.initial, recent=self.recent)
+        return policies[self.kind].of(self)
 
 
 class _SignalFile(BaseModel):
@@ -59,6 +60,8 @@ class _SignalFile(BaseModel):
     config_sha256: str
     signal: SignalSettings | None
     longform: LongformSettings | None = None
+    # Where signal and positions tell of another one.
+    method: str | None = None
 
 
 VERSION: int = _SignalFile.model_fields["version"].default
@@ -70,7 +73,7 @@ class Adapter:
 
     path: the folder, for Models.load. settings: its signal, None where the target stands in the prompt. base: id of
     the model it was trained on. width: of that model's embeddings. sha256: of the LoRA's numbers. longform: where it
-    has no target, but writes long.
+    has no target, but writes long. named: its method, where signal and positions do not tell it.
     """
 
     path: Path
@@ -79,15 +82,12 @@ class Adapter:
     width: int
     sha256: str
     longform: LongformSettings | None = None
+    named: str | None = None
 
     @property
     def method(self) -> Method:
         """The length method it serves."""
-        if self.longform is not None:
-            return "sft" if self.longform.kind == "none" else cast(Method, f"sft_{self.longform.kind}")
-        if self.settings is None:
-            return "prompted_tuned"
-        return cast(Method, f"mnt_{self.settings.kind}" if self.settings.mnt else self.settings.kind)
+        return self.named or _served(self.settings, self.longform)
 
     def check_width(self, width: int) -> None:
         """AdapterError where a model's embeddings are not as wide as those the adapter was trained with."""
@@ -109,7 +109,7 @@ class Adapter:
                 raise AdapterError(f"the adapter in {path} lacks {name}: copy the whole folder, or train it again")
         stored = _stored(path)
         _check_lora(path, stored)
-        return cls(path, stored.signal, stored.base, stored.width, stored.sha256, stored.longform)
+        return cls(path, stored.signal, stored.base, stored.width, stored.sha256, stored.longform, stored.method)
 
 
 def base_of(model: str) -> str:
@@ -119,7 +119,7 @@ def base_of(model: str) -> str:
 
 def find(method: Method, model: str) -> Adapter | None:
     """The adapter for a length method on a model, None where there is none; AdapterError where it is damaged."""
-    if method not in ADAPTER_METHODS:
+    if not methods[method].adapter:
         return None
     found = (Adapter.load(folder) for folder in _folders(method))
     fitting = next((adapter for adapter in found if adapter.base == base_of(model)), None)
@@ -131,23 +131,29 @@ def find(method: Method, model: str) -> Adapter | None:
 def required(method: Method, model: str) -> Adapter | None:
     """The adapter of a length method, None for one without. ValueError with the reason where it cannot be used."""
     adapter = find(method, model)
-    if adapter is None and method in ADAPTER_METHODS:
+    if adapter is None and methods[method].adapter:
         raise Refused(_missing(method, model))
     return adapter
 
 
 def available(model: str) -> dict[str, str | None]:
     """Every length method, with the reason why it cannot be used on a model, or None where it can."""
-    return {method: _missing(method, model) for method in get_args(Method)}
+    return {method: _missing(method, model) for method in methods.names()}
 
 
 def save(
-    path: str | Path, lora: Any, settings: SignalSettings | None, base: str, longform: LongformSettings | None = None
+    path: str | Path,
+    lora: Any,
+    settings: SignalSettings | None,
+    base: str,
+    longform: LongformSettings | None = None,
+    method: Method | None = None,
 ) -> Adapter:
     """Write an adapter folder, whole or not at all, in the place of an older one.
 
     lora: the trained peft model. settings: the signal it was trained with, if any. base: id of the model below it,
-    'embedded' or a hub id. longform: the positions it was trained under, where it was trained on long texts.
+    'embedded' or a hub id. longform: the positions it was trained under, where it was trained on long texts. method:
+    that it serves; None for the one that these tell.
     """
     from peft import get_peft_model_state_dict
     from safetensors.torch import save_file
@@ -165,13 +171,26 @@ def save(
         width = lora.get_input_embeddings().weight.shape[1]
         record = {"base": base_of(base), "width": width, "sha256": sha256(folder / WEIGHTS)}
         record |= {"config_sha256": sha256(folder / CONFIG)}
-        stored = _SignalFile(**record, signal=settings, longform=longform)
-        (folder / SIGNAL).write_text(stored.model_dump_json(indent=2))
+        named = None if method == _served(settings, longform) else method
+        stored = _SignalFile(**record, signal=settings, longform=longform, method=named)
+        (folder / SIGNAL).write_text(stored.model_dump_json(indent=2, exclude=None if named else {"method"}))
         Adapter.load(folder)
         if path.exists():
             shutil.rmtree(path)
         folder.rename(path)
     return Adapter.load(path)
+
+
+def _served(signal: SignalSettings | None, longform: LongformSettings | None) -> Method:
+    """The first method whose adapter shows such a signal, or else was trained under such positions."""
+    if signal is not None:
+        return signal.method
+    compression = longform.kind if longform else None
+    return next(
+        method.name
+        for method in methods
+        if method.adapter and not isinstance(method, SignalMethod) and method.compression == compression
+    )
 
 
 def _folders(method: Method) -> Iterator[Path]:
@@ -182,7 +201,7 @@ def _folders(method: Method) -> Iterator[Path]:
 
 
 def _missing(method: Method, model: str) -> str | None:
-    if method not in ADAPTER_METHODS:
+    if not methods[method].adapter:
         return None
     try:
         if find(method, model):

@@ -1,6 +1,40 @@
-"""Position policies: which keys a query sees, and at which perceived distance."""
+"""Position policies: which keys a query sees, and at which perceived distance. One file a policy."""
 
-from backend.positions.policy import CLIPPED, COMPRESSED, NEAR, Policy, Segment
-from backend.positions.rope import Rope
+from __future__ import annotations
 
-__all__ = ["CLIPPED", "COMPRESSED", "NEAR", "Policy", "Rope", "Segment"]
+import math
+from typing import Literal, Protocol
+
+from backend.positions.base import PositionPolicy, Span
+from backend.positions.lambda_window import LambdaWindow
+from backend.positions.plain import Plain
+from backend.registry import Registry
+
+__all__ = ["LambdaWindow", "Plain", "PositionPolicy", "Span", "policies", "policy_of"]
+
+policies = Registry("backend.positions", PositionPolicy)
+
+
+class Asked(Protocol):
+    """What of a run's settings every policy heeds; each heeds its own fields besides."""
+
+    @property
+    def pic(self) -> str: ...
+    @property
+    def window(self) -> int | None: ...
+    @property
+    def sinks(self) -> int: ...
+    @property
+    def distance_limit(self) -> int | Literal["window", "off"]: ...
+
+
+def policy_of(settings: Asked) -> PositionPolicy:
+    """The policy that a run's settings ask for; with a ratio of 1, whoever heeds it compresses nothing and is plain."""
+    chosen: PositionPolicy = policies[settings.pic].of(settings)
+    if getattr(chosen, "ratio", None) == 1:
+        chosen = Plain()
+    if settings.window is None or chosen.window is not None:
+        return chosen
+    asked = settings.distance_limit if chosen.limitable else "off"
+    limit = float({"window": settings.window, "off": math.inf}[asked] if isinstance(asked, str) else asked)
+    return LambdaWindow(chosen.beside(settings.sinks), settings.window, settings.sinks, limit)

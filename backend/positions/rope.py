@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,8 @@ class Rope:
     """Rotation of the first `2 * len(inv_freq)` dimensions of a head.
 
     inv_freq [r/2]: float32, as the model computes it. scaling: attention factor of the rope type.
-    interleaved: pairs are (2k, 2k+1) as in GPT-J, else (k, k + r/2). trained: the model's training length.
+    interleaved: pairs are (2k, 2k+1) as in GPT-J, else (k, k + r/2). trained: the model's training length. base: of the
+    frequencies, before any scaling.
 
     Whole-numbered frames inside the training length take the phases the model was trained with (transformers'
     float32 product), so that plain attention is equal bit for bit; all other frames take float64 phases.
@@ -35,6 +37,7 @@ class Rope:
     scaling: float = 1.0
     interleaved: bool = False
     trained: int = 0
+    base: float = 10_000.0
 
     @classmethod
     def of(cls, config, base_factor: float = 1.0) -> Rope:
@@ -42,7 +45,7 @@ class Rope:
         if config.model_type == "gptj":
             width = rotated(config)
             inv_freq = 1.0 / (10000 * base_factor) ** (torch.arange(0, width, 2, dtype=torch.int64) / width)
-            return cls(inv_freq.float(), 1.0, True, config.n_positions)
+            return cls(inv_freq.float(), 1.0, True, config.n_positions, 10000 * base_factor)
         config = copy.deepcopy(config)
         rope = config.rope_parameters
         kind = rope["rope_type"]
@@ -54,18 +57,22 @@ class Rope:
         if kind == "default":
             width = rotated(config)
             inv_freq = 1.0 / (rope["rope_theta"] ** (torch.arange(0, width, 2, dtype=torch.float) / width))
-            return cls(inv_freq, 1.0, False, config.max_position_embeddings)
+            return cls(inv_freq, 1.0, False, config.max_position_embeddings, rope["rope_theta"])
         from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
         inv_freq, scaling = ROPE_INIT_FUNCTIONS[kind](config)
-        return cls(inv_freq.float(), float(scaling), False, config.max_position_embeddings)
+        return cls(inv_freq.float(), float(scaling), False, config.max_position_embeddings, rope["rope_theta"])
 
     @property
     def width(self) -> int:
         return 2 * len(self.inv_freq)
 
-    def phases(self, frames: np.ndarray, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-        """cos and signed sin [n, width] of frames [n], laid out for `rotate`."""
+    def turning(self, turns: float) -> float:
+        """The dimension pair that turns so many times within the training length, as a real number."""
+        return self.width * math.log(self.trained / (2 * math.pi * turns)) / (2 * math.log(self.base))
+
+    def phases(self, frames: np.ndarray, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """cos and signed sin [2, n, width] of frames [n], laid out for `rotate`."""
         frames = np.asarray(frames, dtype=np.float64)
         angle = torch.from_numpy(frames)[:, None] * self.inv_freq.double()
         cos, sin = angle.cos() * self.scaling, angle.sin() * self.scaling
@@ -78,9 +85,9 @@ class Rope:
             pairs = cos.repeat_interleave(2, -1), torch.stack((-sin, sin), -1).flatten(-2)
         else:
             pairs = torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)
-        return pairs[0].to(device, dtype), pairs[1].to(device, dtype)
+        return torch.stack(pairs).to(device, dtype)
 
-    def rotate(self, x: Tensor, phases: tuple[Tensor, Tensor]) -> Tensor:
+    def rotate(self, x: Tensor, phases: Tensor) -> Tensor:
         """Rotate x [..., n, head_dim] by phases of n frames, with transformers' own arithmetic."""
         cos, sin = phases
         if self.width < x.shape[-1]:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
+from backend.methods import methods
 from backend.models.pool import Loaded
 from backend.refused import Refused
-from backend.settings import PROMPTED_METHODS, RunSettings
-from backend.signals.prompted import prompted
+from backend.settings import Method, RunSettings, Unit, noun
 from backend.text.template import chat, source
 
 if TYPE_CHECKING:
@@ -46,9 +46,7 @@ def prompt(settings: RunSettings, tokenizer: PreTrainedTokenizerBase) -> Prompt:
     Special tokens typed in the words are text, unless the settings let them act. Raises ValueError where the prompt is
     too long to be read, or the template or the tokenizer does not take it.
     """
-    words = settings.prompt
-    if settings.method in PROMPTED_METHODS:
-        words = prompted(words, settings.target, settings.unit)
+    words = asked(settings.method, settings.prompt, settings.target, settings.unit)
     head, tail, specials = "", "", _specials(tokenizer, words)
     plain = bool(specials) and not settings.special_tokens
     if tokenizer.chat_template:
@@ -61,6 +59,11 @@ def prompt(settings: RunSettings, tokenizer: PreTrainedTokenizerBase) -> Prompt:
     if len(ids) > LONGEST:
         raise Refused(f"the prompt has {len(ids):,} tokens, more than {LONGEST:,}: shorten it")
     return Prompt(torch.tensor(ids), _begins(tokenizer, head, ids), tail, specials)
+
+
+def asked(method: Method, text: str, target: int, unit: Unit) -> str:
+    """The words that a length method asks with; `text` itself, with most."""
+    return methods[method].prompt(text, f"{target} {noun(target, unit)}")
 
 
 def _begins(tokenizer: PreTrainedTokenizerBase, head: str, ids: list[int]) -> int:

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
+from backend.methods import methods
+from backend.methods.base import Aimed
 from backend.settings import RunSettings
 from backend.text.finite import check_finite
 
 if TYPE_CHECKING:
-    from transformers import ExponentialDecayLengthPenalty, LogitsProcessorList
+    from transformers import LogitsProcessorList
 
-DECAY = 1.05
 COLDEST = 1e-3
-# A start of the decaying penalty that no run reaches.
-NEVER = 2**62
 
 
 class Choice(NamedTuple):
@@ -45,11 +44,11 @@ class Chooser:
         self.prompt, self.ends = prompt, ends
         self.random = torch.Generator().manual_seed(settings.seed)
         self.greedy = settings.temperature < COLDEST
-        self._decay = _decay(settings, prompt, ends)
-        self._shaping = _shaping(settings, self._decay, self.greedy)
+        self._aimed = methods[settings.method].processor(prompt, ends) if ends else None
+        self._shaping = _shaping(settings, self._aimed, self.greedy)
 
     def choose(self, logits: Tensor, read: list[int], goal: int | None, planned: int | None = None) -> Choice:
-        """logits [vocabulary] in float32, token ids read so far, goal in tokens (for the decaying penalty).
+        """logits [vocabulary] in float32, token ids read so far, goal in tokens (which the method's processor aims at).
 
         planned: the token that was chosen before, to be described alone. FloatingPointError where the logits are not
         finite.
@@ -71,24 +70,13 @@ class Chooser:
     def _shaped(self, scores: Tensor, read: list[int], goal: int | None) -> Tensor:
         if not self._shaping:
             return scores
-        if self._decay is not None:
-            self._decay.regulation_start = NEVER if goal is None else self.prompt + goal
+        if self._aimed is not None:
+            self._aimed.aim(goal)
         return self._shaping(torch.tensor([read]), scores[None])[0]
 
 
-def _decay(settings: RunSettings, prompt: int, ends: list[int]) -> ExponentialDecayLengthPenalty | None:
-    """The penalty that raises the end past the goal, which may move from token to token."""
-    from transformers import ExponentialDecayLengthPenalty
-
-    if settings.method != "exp_decay" or not ends:
-        return None
-    return ExponentialDecayLengthPenalty((settings.goal, DECAY), ends, prompt)
-
-
-def _shaping(
-    settings: RunSettings, decay: ExponentialDecayLengthPenalty | None, greedy: bool
-) -> LogitsProcessorList:
-    """In generate's order: repetition, decay, then, when sampling, temperature, top-k and top-p."""
+def _shaping(settings: RunSettings, aimed: Aimed | None, greedy: bool) -> LogitsProcessorList:
+    """In generate's order: repetition, the method's own, then, when sampling, temperature, top-k and top-p."""
     from transformers import (
         LogitsProcessorList,
         RepetitionPenaltyLogitsProcessor,
@@ -100,8 +88,8 @@ def _shaping(
     shaping = LogitsProcessorList()
     if settings.repetition_penalty != 1:
         shaping.append(RepetitionPenaltyLogitsProcessor(settings.repetition_penalty))
-    if decay is not None:
-        shaping.append(decay)
+    if aimed is not None:
+        shaping.append(aimed)
     if greedy:
         return shaping
     shaping.append(TemperatureLogitsWarper(settings.temperature))

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from backend.methods import methods
 from backend.models import adapters
 from backend.models.adapters import Adapter
 from backend.record import jsonlines
 from backend.record.results import RESULTS
-from backend.settings import ADAPTER_METHODS, LIMIT_METHODS, LONG_METHODS
 from backend.training.budget import UNRECORDED, Budget, budgets, trainings
 
 TEXTS, MEASURED = "## Texts\n", "## Measured\n"
@@ -90,7 +90,7 @@ def _variants(adapter: Adapter) -> Iterator[str]:
     by = "each prompt's embeddings (000 eq. 5)" if signal.scale == "sequence" else "the whole table (the lab's own)"
     yield f"| Scale of the signal | by {by} |"
     for place, about in enumerate(trainings(adapter.path)):
-        if about["settings"]["method"] in LIMIT_METHODS:
+        if methods[about["settings"]["method"]].bound == "limit":
             when = "Shifts of the counts" if not place else "Shifts before that"
             yield f"| {when} | {_rounded(about['settings'].get('mnt_nearest'))} |"
 
@@ -114,12 +114,12 @@ def measured(card: str, method: str, results: Path = RESULTS) -> str:
 
 
 def _file(method: str) -> str:
-    return "pic_sft.json" if method in LONG_METHODS else f"length/{method}.json"
+    return "pic_sft.json" if methods[method].compression else f"length/{method}.json"
 
 
 def _measured(method: str, before: bool) -> str:
     """before: whether figures of it were recorded, which are withdrawn."""
-    command = "pic_sft" if method in LONG_METHODS else f"length_control --method {method}"
+    command = "pic_sft" if methods[method].compression else f"length_control --method {method}"
     command_line = f"{MEASURED}\n`python -m backend evaluate {command}`"
     if not before:
         return f"{command_line}: not yet.\n"
@@ -148,8 +148,8 @@ def _purpose(adapter: Adapter) -> str:
 
 
 def main() -> None:
-    for method in ADAPTER_METHODS:
-        file = adapters.ROOT / method / "README.md"
+    for method in methods:
+        file = adapters.ROOT / method.name / "README.md"
         if file.exists():
             file.write_text(renewed(file.read_text("utf-8"), Adapter.load(file.parent)), "utf-8")
 

@@ -8,9 +8,9 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from backend.methods import methods
 from backend.record import jsonlines
 from backend.refused import Refused
-from backend.settings import ADAPTER_METHODS
 from backend.terminal import say
 from backend.training.settings import PRESETS, TrainSettings
 
@@ -42,7 +42,8 @@ def _add_train(command: argparse.ArgumentParser) -> None:
         flag = f"--{field.name.replace('_', '-')}"
         default = "" if field.default is MISSING or field.default is None else f" ({field.default})"
         if field.name == "method":
-            command.add_argument(flag, choices=ADAPTER_METHODS, required=True, help="length method")
+            trained = [method.name for method in methods if method.adapter]
+            command.add_argument(flag, choices=trained, required=True, help="length method")
         elif isinstance(field.default, bool):
             command.add_argument(flag, action="store_true", default=argparse.SUPPRESS)
         elif isinstance(field.default, tuple):

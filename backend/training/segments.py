@@ -15,9 +15,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from backend.positions import Policy, Rope
+from backend.positions import PositionPolicy
+from backend.positions.rope import Rope
 
-Phases = tuple[Tensor, Tensor]
+Phases = Tensor
 
 
 def segments(n: int, size: int) -> Iterator[tuple[int, int]]:
@@ -31,10 +32,11 @@ def segments(n: int, size: int) -> Iterator[tuple[int, int]]:
 class Segmented:
     """Attention of whole texts under a position policy, for gradients; `attention.framed` puts it in place.
 
-    segment: tokens that share position ids under dynamic PIC; the other policies give a token one id for good.
+    segment: tokens that share position ids under a policy whose prompts share a frame; under the others a token keeps
+    its own.
     """
 
-    policy: Policy
+    policy: PositionPolicy
     rope: Rope
     segment: int
     probe: None = None
@@ -43,21 +45,26 @@ class Segmented:
     def attend(self, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
         """q [b, heads, n, width], k and v [b, kv heads, n, width], all unrotated → [b, n, heads, width]."""
         n = q.shape[2]
-        cuts = segments(n, self.segment) if self.policy.kind == "dynamic" else [(0, n)]
+        cuts = segments(n, self.segment) if self._frames(n) is not None else [(0, n)]
         return torch.cat([self._segment(q, k, v, scale, *cut) for cut in cuts], 2).transpose(1, 2)
 
     def _segment(self, q: Tensor, k: Tensor, v: Tensor, scale: float, first: int, end: int) -> Tensor:
-        cos, sin = self._turned(end, q)
-        turned = self.rope.rotate(q[:, :, first:end], (cos[first:], sin[first:]))
-        keys = self.rope.rotate(k[:, :, :end], (cos, sin))
+        phases = self._turned(end, q)
+        turned = self.rope.rotate(q[:, :, first:end], phases[:, first:])
+        keys = self.rope.rotate(k[:, :, :end], phases)
         seen = torch.ones(end - first, end, dtype=torch.bool, device=q.device).tril(first) if first else None
         return scaled_dot_product_attention(
             turned, keys, v[:, :, :end], seen, is_causal=not first, scale=scale, enable_gqa=True
         )
 
     def _turned(self, end: int, q: Tensor) -> Phases:
-        """cos and sin [end, width] of the position ids of `end` tokens when the last of them is written."""
+        """Cosines and sines [2, end, width] of the position ids of `end` tokens when the last of them is written."""
         if end not in self._phases:
-            frames = self.policy.whole_prompt_frame(np.arange(end), end)
+            frames = self._frames(end)
+            if frames is None:
+                frames = self.policy.key_frame(np.arange(end), self.policy.groups[0])
             self._phases[end] = self.rope.phases(frames, q.dtype, q.device)
         return self._phases[end]
+
+    def _frames(self, n: int) -> np.ndarray | None:
+        return self.policy.prompt_frame(np.arange(n), n)

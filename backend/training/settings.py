@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
+from backend.methods import methods
+from backend.methods.signal import Scale
 from backend.models.adapters import LongformSettings
 from backend.refused import Refused
-from backend.settings import LONG_METHODS, Method
-from backend.signals.scale import Scale
+from backend.settings import Method
 from backend.training.curriculum import EVEN, LIMITS, LONG, SHORT_FIRST, WHOLE, Stage
 
 CURRICULA = {"short-first": SHORT_FIRST, "long": LONG, "even": EVEN, "whole": WHOLE, "limits": LIMITS}
@@ -85,9 +86,8 @@ class TrainSettings:
     @property
     def longform(self) -> LongformSettings | None:
         """The positions that PIC-SFT trains under; NTK's factor is on the RoPE base."""
-        if self.method not in LONG_METHODS:
+        if (kind := methods[self.method].compression) is None:
             return None
-        kind = cast(Any, self.method.removeprefix("sft").removeprefix("_") or "none")
         return LongformSettings(kind, self.ratio if kind != "none" else 1.0, self.initial, self.recent)
 
     @property

@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, fields
 from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from filelock import FileLock, Timeout
@@ -27,20 +27,17 @@ from torch import Tensor, nn
 
 from backend.inference.attention import framed
 from backend.inference.families import attach
+from backend.inference.signal import constant, prompt_norms, signal_rows
+from backend.methods import methods
+from backend.methods.shifts import MntSettings, shifts, sigma
+from backend.methods.signal import SignalMethod, SignalSettings
 from backend.models import adapters
 from backend.models.adapters import Adapter
 from backend.models.pool import Loaded
-from backend.positions import Rope
 from backend.record import jsonlines
 from backend.record.provenance import provenance
 from backend.refused import Refused
-from backend.settings import LIMIT_METHODS, SIGNAL_METHODS
-from backend.signals import Kind, SignalSettings, prompt_norms, signal_rows
-from backend.signals.mnt import MntSettings, shifts, sigma
-from backend.signals.pre import noisy, pre, progress
-from backend.signals.prompted import prompted
-from backend.signals.scale import constant
-from backend.signals.signal import strength
+from backend.text.prompt import asked
 from backend.training.budget import RECORD, Budget
 from backend.training.card import card
 from backend.training.curriculum import learning_rate, stage
@@ -191,7 +188,9 @@ class _Run:
         for parameter in self.lora.parameters():
             if parameter.requires_grad:
                 parameter.data = parameter.data.half()
-        adapter = adapters.save(out, self.lora, self.signal, self.settings.model, self.longform)
+        adapter = adapters.save(
+            out, self.lora, self.signal, self.settings.model, self.longform, self.settings.method
+        )
         (out / RECORD).write_text(json.dumps(self._about(), indent=1))
         shutil.copy(self.folder / LOG, out / LOG)
         return adapter
@@ -230,9 +229,8 @@ class _Run:
             epoch += 1
 
     def _prompt(self, sample: Sample, length: int) -> tuple[int, ...]:
-        if self.settings.method != "prompted_tuned":
-            return sample.prompt
-        return tuple(prompt_ids(prompted(sample.text, length, "tokens"), self.loaded.tokenizer))
+        words = asked(self.settings.method, sample.text, length, "tokens")
+        return sample.prompt if words == sample.text else tuple(prompt_ids(words, self.loaded.tokenizer))
 
     def _step(self, group: list[Rows], seen: Losses) -> float:
         settings, progress = self.settings, self.progress
@@ -283,11 +281,11 @@ class _Run:
         if self.longform is None:
             return nullcontext()
         policy = self.longform.policy
-        rope = Rope.of(self.loaded.model.config, policy.base_factor)
+        rope = policy.rope(self.loaded.model.config)
         return framed(Segmented(policy, rope, self.settings.segment))
 
     def _rows(self, rows: Rows, width: int, share: float) -> Tensor:
-        """The length signal [b, width, d] as training shows it: counts shifted for MNT++, noise on PRE."""
+        """The length signal [b, width, d] as training shows it, with counts shifted for MNT++."""
         assert self.signal is not None
         prompts = torch.tensor([len(row.prompt) for row in rows])[:, None]
         targets = torch.tensor([len(row.response) for row in rows])[:, None]
@@ -298,10 +296,7 @@ class _Run:
         places, size = torch.arange(width)[None].expand(len(rows), -1), self.loaded.capabilities.width
         table = self.lora.get_input_embeddings().weight
         norms = prompt_norms(self.signal.scale, table, [torch.tensor(row.prompt) for row in rows])
-        if self.signal.kind == "pre":
-            ratio = progress(places + 1 - prompts, targets)
-            return (pre(noisy(ratio, size), size) * strength(self.signal, norms)).float()
-        return signal_rows(self.signal, places, prompts, targets, size, norms)
+        return signal_rows(self.signal, places, prompts, targets, size, norms, training=True)
 
     def _log(self, seen: Losses, rate: float) -> str:
         progress = self.progress
@@ -359,11 +354,12 @@ class _Run:
 
 
 def _signal(loaded: Loaded, settings: TrainSettings, shortest: int) -> SignalSettings | None:
-    if settings.method not in SIGNAL_METHODS:
+    method = methods[settings.method]
+    if not isinstance(method, SignalMethod):
         return None
     table = loaded.model.get_input_embeddings().weight
     return SignalSettings(
-        kind=cast(Kind, settings.method.removeprefix("mnt_")),
+        kind=method.kind,
         gain=settings.gain,
         constant=constant(table, settings.gain, settings.scale),
         lengths=(shortest, settings.longest),
@@ -373,7 +369,7 @@ def _signal(loaded: Loaded, settings: TrainSettings, shortest: int) -> SignalSet
 
 
 def _mnt(settings: TrainSettings) -> MntSettings | None:
-    if settings.method not in LIMIT_METHODS:
+    if methods[settings.method].bound != "limit":
         return None
     return MntSettings(0.1, settings.mnt_sigma, settings.mnt_most, settings.mnt_nearest)
 

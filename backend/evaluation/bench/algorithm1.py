@@ -9,22 +9,13 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from backend.positions import Policy
-
-
-def position_ids(tokens: int, policy: Policy) -> np.ndarray:
-    """Position ids [tokens] as the last of them sees them (004 eq. 9, contiguous), in float64."""
-    place = np.arange(tokens, dtype=np.float64)
-    near = int(policy.near_start(tokens - 1))
-    compressed = policy.initial + (place - policy.initial) / policy.ratio
-    after = policy.initial + (near - policy.initial) / policy.ratio + (place - near)
-    return np.where(place < policy.initial, place, np.where(place < near, compressed, after))
+from backend.positions.dynamic_pic import DynamicPic
 
 
 class Algorithm1:
     """A Llama-shaped model under dynamic PIC. Call it with ids [n]: the logits [vocabulary] after the last of them."""
 
-    def __init__(self, model: PreTrainedModel, policy: Policy, room: int):
+    def __init__(self, model: PreTrainedModel, policy: DynamicPic, room: int):
         self.model, self.policy, self.length = model, policy, 0
         config = model.config
         shape = (config.num_hidden_layers, config.num_key_value_heads, room, config.head_dim)
@@ -34,7 +25,8 @@ class Algorithm1:
     def __call__(self, ids: Tensor) -> Tensor:
         x = self.model.get_input_embeddings()(ids.to(self.model.device))
         self.length += len(ids)
-        frames = torch.from_numpy(position_ids(self.length, self.policy)).to(x.device, torch.float32)[None]
+        place = self.policy.prompt_frame(np.arange(self.length), self.length)
+        frames = torch.from_numpy(place).to(x.device, torch.float32)[None]
         cos, sin = (part[0] for part in self.model.base_model.rotary_emb(x[None], frames))
         for index, layer in enumerate(self.model.base_model.layers):
             x = self._layer(index, layer, x, cos, sin)

@@ -30,7 +30,8 @@ from backend.inference.model_runner import Runner
 from backend.inference.probes import Probe
 from backend.models import embedded
 from backend.models.pool import Models
-from backend.positions import Policy
+from backend.positions import LambdaWindow, Plain, PositionPolicy
+from backend.positions.dynamic_pic import DynamicPic
 from backend.settings import Watch
 
 CONTEXTS = (128, 2048, 8192)
@@ -38,7 +39,7 @@ LONG = (4096, 8192, 16384, 32768, 65536, 131072)
 # Where those stop whose time is quadratic: ways of reading that look at everything.
 LONGEST = {"transformers": 32768, "engine": 32768, "dynamic": 16384, "algorithm 1": 8192}
 WINDOWS = (1024, 2048, 4096)
-DYNAMIC = Policy(kind="dynamic", ratio=4.0)
+DYNAMIC = DynamicPic(ratio=4.0)
 # Tokens that a cache of the engine has room for at first; one with a window needs no more.
 ROOM = 256
 SEEING = "transformers bf16, forward with attentions and states"
@@ -53,7 +54,7 @@ def cases(models: Models, bench: Bench, contexts: Sequence[int] = CONTEXTS) -> I
     for precision, ours in {"bf16": ("bf16", "int8", "int4"), "fp32": ("fp32",)}.items():
         model = reference(precision)
         runners = {name: Runner(models.load("embedded", name)) for name in ours}
-        engines = [Case(f"engine {name}", partial(engine_readers, r, Policy()), r) for name, r in runners.items()]
+        engines = [Case(f"engine {name}", partial(engine_readers, r, Plain()), r) for name, r in runners.items()]
         for n in contexts:
             seen = [] if precision != "bf16" or left_out(seeing.config, [n]) else [forward]
             yield from bench.compare(n, [generate_case(precision, model, n), *seen, *engines])
@@ -103,7 +104,7 @@ def algorithm1_case(model: PreTrainedModel, room: int, tokens: int | None = None
     return Case("dynamic PIC by 004's algorithm 1", partial(algorithm1_readers, model, DYNAMIC, room), model, tokens)
 
 
-def algorithm1_readers(model: PreTrainedModel, policy: Policy, room: int) -> Readers:
+def algorithm1_readers(model: PreTrainedModel, policy: DynamicPic, room: int) -> Readers:
     """Algorithm 1 with a cache for `room` tokens."""
     read, rotated = Algorithm1(model, policy, room), 0
 
@@ -149,7 +150,7 @@ def forward_readers(model: PreTrainedModel) -> Readers:
     return {"": Stepping(step, lambda: held(cache), cache.get_seq_length)}
 
 
-def engine_readers(runner: Runner, policy: Policy) -> Readers:
+def engine_readers(runner: Runner, policy: PositionPolicy) -> Readers:
     """What a run does to read and for each token, without and with probes."""
     return {"": engine_reader(runner, policy), ", probes": engine_reader(runner, policy, runner.probe(Watch()))}
 
@@ -157,21 +158,21 @@ def engine_readers(runner: Runner, policy: Policy) -> Readers:
 def engine_cases(runner: Runner, room: int) -> list[Case]:
     """The engine without probes, under plain attention and under dynamic PIC, for `room` tokens."""
     return [
-        _quiet("engine bf16", runner, Policy(), room),
+        _quiet("engine bf16", runner, Plain(), room),
         _quiet("engine bf16, dynamic PIC", runner, DYNAMIC, room),
     ]
 
 
 def window_case(runner: Runner, window: int) -> Case:
     """The engine without probes under Λ with a window of so many tokens."""
-    return _quiet(f"engine bf16, Λ {window}", runner, Policy(window=window, sinks=10, limit=window), ROOM)
+    return _quiet(f"engine bf16, Λ {window}", runner, LambdaWindow(window=window, sinks=10, limit=window), ROOM)
 
 
-def _quiet(name: str, runner: Runner, policy: Policy, room: int) -> Case:
+def _quiet(name: str, runner: Runner, policy: PositionPolicy, room: int) -> Case:
     return Case(name, lambda: {"": engine_reader(runner, policy, room=room)}, runner)
 
 
-def engine_reader(runner: Runner, policy: Policy, probe: Probe | None = None, room: int = ROOM) -> Reader:
+def engine_reader(runner: Runner, policy: PositionPolicy, probe: Probe | None = None, room: int = ROOM) -> Reader:
     """One reader of the engine, with a fresh cache that has room for so many tokens before it grows."""
     cache = runner.cache(policy, room)
 

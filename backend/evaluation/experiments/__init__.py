@@ -3,4 +3,4 @@
 from backend.evaluation.experiment import Experiment
 from backend.registry import Registry
 
-experiments: Registry[Experiment] = Registry("backend.evaluation.experiments", Experiment)  # type: ignore[type-abstract]
+experiments: Registry[Experiment] = Registry("backend.evaluation.experiments", Experiment)

@@ -26,7 +26,7 @@ from backend.evaluation.texts import LAMBDA, PLAIN, WINDOW, TextFlags
 from backend.inference.chunks import CHUNK
 from backend.inference.probes import Probe
 from backend.measures.principal_components import components
-from backend.positions import Policy
+from backend.positions import policy_of
 from backend.record.results import counted
 from backend.refused import Refused
 from backend.settings import RunSettings
@@ -52,7 +52,7 @@ def reading(lab: Lab, settings: RunSettings, ids: torch.Tensor, head: int) -> tu
     by layer, the mean over heads in nats; attended: keys seen there.
     """
     runner = lab.runner(settings)
-    cache, probe = runner.cache(Policy.of(settings), len(ids)), runner.probe(settings.watch)
+    cache, probe = runner.cache(policy_of(settings), len(ids)), runner.probe(settings.watch)
     wanted, states = positions(len(ids)), []
     found: dict[str, Any] = {"position": [], "attended": [], "entropy": []}
     for chunk in ids.split(CHUNK):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import torch
 from pydantic import Field
@@ -21,10 +21,10 @@ from backend.evaluation import markdown
 from backend.evaluation.card import Card
 from backend.evaluation.experiment import Case, Experiment, ModelFlags, Plan, Results, Row, Say
 from backend.evaluation.markdown import estimate, percent
+from backend.inference.signal import constant, signal_rows
 from backend.measures.bootstrap import Bounded, share
+from backend.methods.signal import SignalSettings, signal_methods
 from backend.record.results import counted
-from backend.signals import Kind, SignalSettings, signal_rows
-from backend.signals.scale import constant
 
 LENGTHS = (5, 224)
 STEPS, BATCH = 2000, 1024
@@ -42,7 +42,7 @@ class Shown(NamedTuple):
     last: Tensor
 
 
-def shown(kind: Kind, lengths: list[int], embeddings: Tensor, gain: float, generator: torch.Generator) -> Shown:
+def shown(kind: str, lengths: list[int], embeddings: Tensor, gain: float, generator: torch.Generator) -> Shown:
     """What a model gets at every position of responses of these lengths, each of random tokens.
 
     embeddings [vocabulary, width]: in the type that the sum is rounded to.
@@ -90,7 +90,7 @@ def stops(reader: nn.Module, given: Shown, lengths: list[int]) -> dict[str, Any]
 
 
 def measured(
-    table: Tensor, kind: Kind, gain: float, seed: int, parts: Sequence[list[int]], generator: torch.Generator, say: Say
+    table: Tensor, kind: str, gain: float, seed: int, parts: Sequence[list[int]], generator: torch.Generator, say: Say
 ) -> Iterator[Row]:
     """What each reader finds in a signal. table: token embeddings; parts: lengths to train on, and to measure with."""
     held = parts[1]
@@ -121,8 +121,9 @@ class EosProbe(Experiment):
         order = (torch.randperm(LENGTHS[1] - LENGTHS[0] + 1, generator=generator) + LENGTHS[0]).tolist()
         parts = order[::2], order[1::2]
         common = {"model": options.model, "gain": options.gain, "lengths": len(parts[1])}
+        kinds = dict.fromkeys(method.kind for method in signal_methods())
         given = (options.gain, options.seed, parts, generator, say)
-        return Plan(common, [Case(kind, partial(measured, table, kind, *given)) for kind in get_args(Kind)])
+        return Plan(common, [Case(kind, partial(measured, table, kind, *given)) for kind in kinds])
 
     def card(self, results: Results) -> Card:
         (result,) = results.values()

@@ -26,18 +26,16 @@ from backend.evaluation.joint import Answer, Compared, answer, settings_of, shar
 from backend.evaluation.markdown import UNKNOWN, decimal, estimate, figure, points, table
 from backend.inference.side_by_side import side_by_side
 from backend.measures.bootstrap import Bounded, difference
+from backend.methods import methods
 from backend.record import jsonlines
 from backend.record.results import RESULTS, resumed
 from backend.refused import Refused
-from backend.settings import LIMIT_METHODS, MAX_LANDING, UNSTEERED, Method, Unit
+from backend.settings import MAX_LANDING, Method, Unit
 from backend.splits import Prompt, Split, fingerprint, prompts
 
 FOLDER = "joint_rate/validation/"
 BASE = f"{FOLDER}none.json"
-NAMES = (
-    "none", "prompted", "prompted_landing", "prompted_tuned", "ldpe", "ldpe_landing", "orpe", "orpe_landing", "pre",
-    "lrpe", "mnt_ldpe", "mnt_orpe",
-)  # fmt: skip
+NAMES = [f"{method}{landing}" for method in methods.names() for landing in ("", "_landing")]
 # Those of the headlines.
 ADAPTERS = ("ldpe", "orpe")
 # One of them for each prompt, in turn: their number shares no factor with that of the kinds of prompts.
@@ -74,9 +72,12 @@ class JointRate(Experiment):
     order = 10
     files = tuple(f"{FOLDER}{name}.json" for name in NAMES)
     resumes = True
-    recipe = tuple(
-        f"backend evaluate joint_rate --method {name.replace('_landing', ' --landing 8')} --data {{data}} {{more}}"
-        for name in NAMES
+    recipe = (
+        *(f"backend evaluate joint_rate --method {name} --data {{data}} {{more}}" for name in methods.names()),
+        *(
+            f"backend evaluate joint_rate --method {name} --landing 8 --data {{data}} {{more}}"
+            for name in ("prompted", *ADAPTERS)
+        ),
     )
 
     class Options(ModelFlags):
@@ -136,9 +137,9 @@ def _answered(
 ) -> Iterator[dict[str, Any]]:
     """The result after each answer: how many were asked for, the answers so far."""
     method, unit = options.method, options.unit
-    if options.landing and (method in LIMIT_METHODS or method in UNSTEERED):
+    if options.landing and methods[method].bound != "target":
         raise Refused(f"{method} has no target to land on: leave out --landing")
-    if unit != "tokens" and method in LIMIT_METHODS:
+    if unit != "tokens" and methods[method].bound == "limit":
         raise Refused(f"{method} has a limit in tokens: leave out --unit")
     about = options.model_dump(include={"method", "model", "set", "unit", "landing"})
     if before and before.get("options") != about:

@@ -35,12 +35,14 @@ from backend.inference.control import Control
 from backend.inference.side_by_side import side_by_side
 from backend.measures import length_error as scores
 from backend.measures.overlap import distinct, repetition
+from backend.methods import LengthMethod, methods
+from backend.methods.signal import SignalMethod
 from backend.models import adapters
 from backend.models.adapters import Adapter
 from backend.models.pool import Loaded
 from backend.record import jsonlines
 from backend.refused import Refused
-from backend.settings import LIMIT_METHODS, MAX_LANDING, SIGNAL_METHODS, UNSTEERED, Method, RunSettings, Unit, Watch
+from backend.settings import MAX_LANDING, Method, RunSettings, Unit, Watch
 from backend.steps import Finish, Step
 from backend.text.prompt import token_ids
 from backend.text.sentences import final
@@ -48,10 +50,7 @@ from backend.text.units import length
 from backend.training.data import QUESTIONS, SUMMARISE
 
 Range = Literal["range", "beyond", "words", "characters", "changed", "summaries"]
-MEASURED = (
-    "none --ranges range beyond", "prompted", "prompted_tuned", "ldpe", "orpe", "lrpe", "pre", "mnt_ldpe", "mnt_orpe",
-    "exp_decay --ranges range beyond", "ldpe --landing 8 --ranges range", "orpe --landing 8 --ranges range",
-)  # fmt: skip
+COMMAND = "backend evaluate length_control --data {data} {more} --method"
 IN_RANGE = (10, 20, 40, 60, 80, 100, 120, 150, 200)
 EDGES = (5, 300)
 BEYOND = (300, 500, 700, 1000)
@@ -292,6 +291,11 @@ def _settings(method: Method, case: Case, **more: Any) -> RunSettings:
     )
 
 
+def _ranges(method: LengthMethod) -> str:
+    """What neither trains nor asks the model is measured in tokens alone."""
+    return "" if method.adapter or method.prompt("", "1 token") else " --ranges range beyond"
+
+
 class LengthControl(Experiment):
     name = "length_control"
     title = "How near length methods end to their targets"
@@ -302,7 +306,8 @@ class LengthControl(Experiment):
     needs = ("rouge_score", ENCODER)
     withdrawn = UNEQUAL
     recipe = (
-        *(f"backend evaluate length_control --method {how} --data {{data}} {{more}}" for how in MEASURED),
+        *(f"{COMMAND} {method.name}{_ranges(method)}" for method in methods if not method.compression),
+        *(f"{COMMAND} {method} --landing 8 --ranges range" for method in ("ldpe", "orpe")),
         "backend.training.card",
     )
 
@@ -321,7 +326,7 @@ class LengthControl(Experiment):
         """All of it at once: answers, summary by range, quality. Other ranges of `before` are kept where it was made of
         the same adapter and prompts."""
         method, model, ranges = options.method, options.model, options.ranges
-        if options.landing and (method in LIMIT_METHODS or method in UNSTEERED):
+        if options.landing and methods[method].bound != "target":
             raise Refused(f"{method} has no target to land on: leave out --landing")
         adapter = _adapter(method, model, options.adapter)
         models = options.lab().models
@@ -386,6 +391,6 @@ def _record(answer: Answer) -> dict[str, Any]:
 
 def _heeded(method: Method, case: Case) -> bool:
     """Whether a method can be asked so: a limit counts tokens, and what stands in a prompt cannot be changed."""
-    if case.changed_from is not None and method not in SIGNAL_METHODS:
+    if case.changed_from is not None and not isinstance(methods[method], SignalMethod):
         return False
-    return method not in LIMIT_METHODS or case.unit == "tokens"
+    return methods[method].bound != "limit" or case.unit == "tokens"

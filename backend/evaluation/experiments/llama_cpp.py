@@ -26,7 +26,7 @@ from backend.evaluation.experiment import Experiment, Flags, Result, Results, Sa
 from backend.inference.model_runner import Runner
 from backend.models import embedded
 from backend.models.pool import Models
-from backend.positions import Policy
+from backend.positions import Plain
 from backend.record.provenance import PeakMemory
 
 CONTEXTS = (128, 2048)
@@ -74,7 +74,7 @@ def cases(models: Models, gguf: Path, bench: Bench) -> Iterator[Speed]:
     for context in CONTEXTS:
         yield speed(theirs, gguf, bench, context, runners["bf16"])
         for precision, runner in runners.items():
-            case = Case(f"engine {precision}", partial(engine_readers, runner, Policy()), runner)
+            case = Case(f"engine {precision}", partial(engine_readers, runner, Plain()), runner)
             yield from bench.compare(context, [case])
 
 

@@ -19,9 +19,10 @@ from pydantic import Field
 from backend.evaluation.card import UNEQUAL, Card
 from backend.evaluation.experiment import Case, Experiment, ModelFlags, Plan, Results, Row, Say
 from backend.evaluation.markdown import figure, listed, percent
+from backend.methods import methods
 from backend.record.results import counted
 from backend.refused import Refused
-from backend.settings import LONG_METHODS, Method
+from backend.settings import Method
 
 if TYPE_CHECKING:
     from backend.evaluation.signalled import Subject
@@ -55,7 +56,7 @@ class MultipleChoice(Experiment):
         shots: int = Field(0, ge=0, description="answered questions before each")
 
     def file(self, options: Options) -> str:
-        long = any(method in LONG_METHODS for method in options.method)
+        long = any(methods[method].compression for method in options.method)
         return "harness_pic_sft.json" if long else "harness.json"
 
     def plan(self, options: Options, say: Say) -> Plan:

@@ -24,14 +24,13 @@ from backend.evaluation.experiment import Experiment, ModelFlags, Result, Result
 from backend.evaluation.markdown import estimate, table
 from backend.inference.precision import precision
 from backend.inference.side_by_side import side_by_side
+from backend.inference.signal import constant, prompt_norms
 from backend.measures.bootstrap import Bounded, bounded
 from backend.models import adapters
 from backend.models.adapters import Adapter
 from backend.models.pool import Loaded, Models, allowed
 from backend.refused import Refused
 from backend.settings import Method, RunSettings, Watch
-from backend.signals import prompt_norms
-from backend.signals.scale import constant
 from backend.splits import prompts
 from backend.steps import Finish
 from backend.text.prompt import token_ids

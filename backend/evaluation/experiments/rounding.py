@@ -20,9 +20,10 @@ from backend.evaluation.experiment import Case, Experiment, Flags, Plan, Results
 from backend.evaluation.markdown import decimal, estimate, table
 from backend.inference.side_by_side import side_by_side
 from backend.measures.bootstrap import difference
+from backend.methods.signal import signal_methods
 from backend.record.results import counted
 from backend.refused import Refused
-from backend.settings import SIGNAL_METHODS, Method, Precision, RunSettings, Watch
+from backend.settings import Method, Precision, RunSettings, Watch
 from backend.steps import Finish
 from backend.training.data import QUESTIONS
 
@@ -56,7 +57,7 @@ class Rounding(Experiment):
     key = ("method", "prompts")
 
     class Options(Flags):
-        method: tuple[Method, ...] = Field(SIGNAL_METHODS, description="length methods")
+        method: tuple[Method, ...] = Field((), description="length methods, or all with a signal")
         prompts: int = Field(40, ge=1, description="questions asked")
 
     def plan(self, options: Options, say: Say) -> Plan:
@@ -67,7 +68,8 @@ class Rounding(Experiment):
             say(counted(method, "answers", len(asked) * len(TARGETS), len(ends["bf16"]), "not written"))
             yield {"method": method, "prompts": len(asked), **ends}
 
-        cases = [Case((method, len(asked)), partial(measured, method)) for method in options.method]
+        chosen = options.method or [method.name for method in signal_methods()]
+        cases = [Case((method, len(asked)), partial(measured, method)) for method in chosen]
         return Plan({"targets": TARGETS}, cases)
 
     def card(self, results: Results) -> Card:

@@ -32,12 +32,13 @@ class Place(NamedTuple):
     """Where a token and the keys it sees stand.
 
     slot: its own. pieces [pieces, 3]: first slot, end, and which of `turned` the query takes.
-    turned [groups, 2, rotary width]: cosines and signed sines of the query, the key's own first.
+    born [2, rotary width]: cosines and signed sines of the key. turned [groups, 2, rotary width]: of the query.
     moved [moves]: slots whose keys change to the frames `frames` [moves, 2, rotary width].
     """
 
     slot: int
     pieces: np.ndarray
+    born: np.ndarray
     turned: np.ndarray
     moved: np.ndarray
     frames: np.ndarray
@@ -96,7 +97,7 @@ def write(layer, k, v, past, place):
     key, turned = np.empty(width, np.float32), np.empty(width, np.float32)
     for head in range(heads):
         keep(v[head], past.values[layer, head, place.slot])
-        rotated(k[head], place.turned[0], turned)
+        rotated(k[head], place.born, turned)
         keep(turned, past.keys[layer, head, place.slot])
         if place.slot < past.raw.shape[2]:
             keep(k[head], past.raw[layer, head, place.slot])

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import torch
 
+from backend.inference.chunk_plan import by_row
 from backend.inference.kernels.attention import Partial, Place, attend, merged, rotated, spread, write
 from backend.inference.kernels.compiled import compiled, entry
 from backend.inference.kernels.number import stored, wide
@@ -18,7 +18,6 @@ from backend.inference.kernels.product import share
 from backend.inference.kernels.rows import rms
 from backend.inference.kernels.team import barrier, in_team, member_number, team_size
 from backend.inference.kv_cache import FramedCache
-from backend.positions import NEAR
 
 # Keys beyond which a kernel that reads each of them for many rows at once is faster.
 MOST = 1024
@@ -28,13 +27,15 @@ class Rows(NamedTuple):
     """Where the rows of some chunks stand.
 
     row [n]: among those of the products. cache [n]: whose they are. slot [n]: their own. pieces [n, pieces, 3]: as in
-    `Place`, the group always 0. turned [n, 2, rotary width]: cosines and signed sines. moved, frames: empty.
+    `Place`, the group always 0. born, turned [n, 2, rotary width]: cosines and signed sines of keys and queries.
+    moved, frames: empty.
     """
 
     row: np.ndarray
     cache: np.ndarray
     slot: np.ndarray
     pieces: np.ndarray
+    born: np.ndarray
     turned: np.ndarray
     moved: np.ndarray
     frames: np.ndarray
@@ -52,20 +53,20 @@ def serves(cache: FramedCache) -> bool:
     """Whether the chunk that the cache has opened is short, and all its keys are and stay in their own frame."""
     chunk = cache.chunk
     assert chunk is not None
-    still = set(chunk.pieces) == {NEAR} and not chunk.unframed and not any(chunk.moves.values())
+    still = set(chunk.pieces) == {chunk.groups[0]} and not chunk.unframed and not any(chunk.moves.values())
     return still and chunk.write + len(chunk.rows) <= MOST
 
 
 def rows(caches: Sequence[FramedCache], starts: Sequence[int]) -> Rows:
     """The rows of the chunks that the caches have opened, which start at `starts` among those of the products."""
     chunks = [chunk for cache in caches if (chunk := cache.chunk)]
-    born = [chunk.born for chunk in chunks if chunk.born]
+    born = [by_row(chunk.born) for chunk in chunks if chunk.born is not None]
     counts = [len(chunk.rows) for chunk in chunks]
-    most = max(len(chunk.pieces[NEAR]) for chunk in chunks)
+    most = max(len(chunk.pieces[chunk.groups[0]]) for chunk in chunks)
     pieces = np.zeros((sum(counts), most, 3), np.int64)
     first = 0
     for chunk, count in zip(chunks, counts, strict=True):
-        for place, piece in enumerate(chunk.pieces[NEAR]):
+        for place, piece in enumerate(chunk.pieces[chunk.groups[0]]):
             seen = pieces[first : first + count, place]
             if piece.spans is not None:
                 seen[:, :2] = piece.lo + piece.spans
@@ -73,16 +74,17 @@ def rows(caches: Sequence[FramedCache], starts: Sequence[int]) -> Rows:
                 seen[:, 0] = piece.lo
                 seen[:, 1] = piece.lo + 1 + np.arange(count) if piece.causal else piece.hi
         first += count
-    turned = torch.cat([torch.stack(phases, 1) for phases in born]).float().numpy()
+    turned = [by_row(chunk.turned[chunk.groups[0]], chunk.scale) for chunk in chunks]
     within = np.concatenate([np.arange(count) for count in counts])
     return Rows(
         np.repeat(starts, counts) + within,
         np.repeat(np.arange(len(caches)), counts),
         np.repeat([chunk.write for chunk in chunks], counts) + within,
         pieces,
-        turned,
+        np.concatenate(born),
+        np.concatenate(turned),
         np.empty(0, np.int64),
-        np.empty((0, *turned.shape[1:]), np.float32),
+        np.empty((0, *turned[0].shape[1:]), np.float32),
     )
 
 
@@ -134,5 +136,5 @@ def _enter(layer, norms, pasts, rows, i, qkv, queries):
             rms(found[head], norm, norms.epsilon, found[head])
     for head in range(heads):
         rotated(found[head], rows.turned[i], queries[head])
-    place = Place(rows.slot[i], rows.pieces[i], rows.turned[i : i + 1], rows.moved, rows.frames)
+    place = Place(rows.slot[i], rows.pieces[i], rows.born[i], rows.turned[i : i + 1], rows.moved, rows.frames)
     write(layer, found[heads : heads + kv_heads], found[heads + kv_heads :], one_past(pasts, rows.cache[i]), place)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -14,8 +15,7 @@ from torch import Tensor
 
 from backend.inference.kernels.attention import Past, Place
 from backend.inference.kernels.compiled import compiled
-from backend.inference.kv_cache import FramedCache, Phases
-from backend.positions import CLIPPED, COMPRESSED, NEAR
+from backend.inference.kv_cache import FramedCache
 
 
 class Pasts(NamedTuple):
@@ -37,6 +37,7 @@ class Places(NamedTuple):
     slot: np.ndarray
     pieces: np.ndarray
     pieces_from: np.ndarray
+    born: np.ndarray
     turned: np.ndarray
     turned_from: np.ndarray
     moved: np.ndarray
@@ -69,6 +70,7 @@ def places(caches: Sequence[FramedCache]) -> Places:
         np.array([one.slot for one in each]),
         np.concatenate([one.pieces for one in each]),
         _from([len(one.pieces) for one in each]),
+        np.stack([one.born for one in each]),
         np.concatenate([one.turned for one in each]),
         _from([len(one.turned) for one in each]),
         np.concatenate([one.moved for one in each]),
@@ -80,30 +82,23 @@ def places(caches: Sequence[FramedCache]) -> Places:
 def place(cache: FramedCache) -> Place:
     """Where the one row of the cache's chunk stands."""
     chunk = cache.chunk
-    assert chunk is not None and cache.rope is not None and len(chunk.rows) == 1
-    groups = chunk.groups
-    pieces = [(p.lo, p.hi, index) for index, group in enumerate(groups) for p in chunk.pieces.get(group, ())]
-    moves = [move for group in (NEAR, COMPRESSED, CLIPPED) for move in chunk.moves.get(group, ())]
-    # The type is always named: while another thread loads a model, the default is that model's.
-    none = torch.empty(0, 2, cache.rope.width, dtype=torch.float32)
-    still = none.new_ones(1, cache.rope.width), none.new_zeros(1, cache.rope.width)
-    frames = [_stacked(move.phases or still).expand(move.hi - move.lo, -1, -1) for move in moves]
+    assert chunk is not None and chunk.born is not None and len(chunk.rows) == 1
+    wide = chunk.wide
+    pieces = [(p.lo, p.hi, index) for index, group in enumerate(chunk.groups) for p in chunk.pieces.get(group, ())]
+    moves = [move for group in cache.policy.groups[1:] for move in chunk.moves.get(group, ())]
+    moved = [slot for move in moves for slot in range(move.lo, move.hi)]
     return Place(
         chunk.write,
         np.array(pieces, dtype=np.int64),
-        torch.cat([_stacked(chunk.turned[group]) for group in groups]).numpy(),
-        np.concatenate([np.arange(0), *(np.arange(move.lo, move.hi) for move in moves)]),
-        torch.cat([none, *frames]).numpy(),
+        wide.born,
+        wide.turned,
+        np.array(moved, dtype=np.int64),
+        wide.moved,
     )
 
 
 def _from(counts: list[int]) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(counts)])
-
-
-def _stacked(phases: Phases) -> Tensor:
-    """[n, 2, rotary width] in float32."""
-    return torch.stack(phases, 1).float()
+    return np.array([*accumulate(counts, initial=0)])
 
 
 @intrinsic
@@ -135,6 +130,7 @@ def one_place(places, row):
     return Place(
         places.slot[row],
         places.pieces[places.pieces_from[row] : places.pieces_from[row + 1]],
+        places.born[row],
         places.turned[places.turned_from[row] : places.turned_from[row + 1]],
         places.moved[moved],
         places.frames[moved],

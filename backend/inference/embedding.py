@@ -16,8 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from backend.inference.signal import signal_rows
+from backend.methods.signal import SignalSettings
 from backend.refused import Refused
-from backend.signals.signal import SignalSettings, signal_rows
 
 
 class SignalContext:

@@ -2,11 +2,13 @@
 from __future__ import annotations
 
 from functools import lru_cache
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from backend.refused import Refused
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 BASE = 10_000.0
 
@@ -20,6 +22,8 @@ def half(width: int) -> int:
 
 def interleave(even: Tensor, odd: Tensor) -> Tensor:
     """[..., width/2] for dimensions 2k and [..., width/2] for dimensions 2k+1, as [..., width]."""
+    import torch
+
     return torch.stack((even, odd), dim=-1).flatten(-2)
 
 
@@ -34,5 +38,7 @@ def sinusoid(number: Tensor, width: int) -> Tensor:
 
 @lru_cache(maxsize=32)
 def _frequencies(width: int, device: torch.device) -> Tensor:
+    import torch
+
     pairs = torch.arange(half(width), dtype=torch.float64, device=device)
     return BASE ** (-2 * pairs / width)

@@ -1,16 +1,16 @@
-"""How strong a length signal is beside the token embeddings (000 eq. 5)."""
+"""The rows that a length signal adds to the input embeddings, and how strong they are beside these (000 eq. 5)."""
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
 
 import torch
 from torch import Tensor
 
-from backend.signals.sinusoid import half
-
-Scale = Literal["table", "sequence"]
+from backend.methods import methods
+from backend.methods.signal import Scale, SignalMethod, SignalSettings
+from backend.methods.sinusoid import half
+from backend.refused import Refused
 
 
 def norm(embeddings: Tensor) -> float:
@@ -44,3 +44,37 @@ def prompt_norms(scale: Scale, table: Tensor, prompts: Sequence[Tensor]) -> Tens
     if scale == "table":
         return None
     return torch.tensor([[norm(table[ids.to(table.device)])] for ids in prompts], dtype=torch.float64)
+
+
+def signal_rows(
+    settings: SignalSettings,
+    positions: Tensor,
+    prompt: int | Tensor,
+    target: int | Tensor,
+    width: int,
+    norms: Tensor | None = None,
+    training: bool = False,
+) -> Tensor:
+    """The vectors to add to the embeddings of some input positions.
+
+    positions [n]: 0-based positions in prompt + response, so the response starts at `prompt`. prompt: tokens of
+    the prompt. target: wanted response tokens, EOS not counted (the limit, for Max New Tokens++). width:
+    of the embeddings; ValueError where it is odd. norms: of the prompts, where the scale is the sequence's. training:
+    as training shows them. For a batch give positions [b, n] with prompt, target and norms [b, 1].
+
+    Returns [n, width] (or [b, n, width]) in float32, from float64 phases.
+    """
+    method = methods[settings.kind]
+    assert isinstance(method, SignalMethod)
+    rows = method.training_rows if training else method.rows
+    return (rows(positions + (1 - prompt), target, width) * strength(settings, norms)).float()
+
+
+def strength(settings: SignalSettings, norms: Tensor | None = None) -> float | Tensor:
+    """What rows [b, n, width] are multiplied with, a number or [b, 1, 1]. norms [b, 1]: of the prompts (see
+    `prompt_norms`); ValueError without them where the scale is the sequence's."""
+    if settings.scale == "table":
+        return settings.constant
+    if norms is None:
+        raise Refused("a signal scaled by its sequence needs the norms of the prompts: give prompt_norms")
+    return settings.constant * norms.unsqueeze(-1)

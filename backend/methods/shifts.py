@@ -1,13 +1,15 @@
-"""Max New Tokens++: a countdown trained with a random lead, so that its end is an upper bound (000 §3.4)."""
+"""The random lead that a countdown is trained with, so that its end is an upper bound (000 §3.4, Max New Tokens++)."""
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from backend.refused import Refused
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,8 @@ def shifts(scale: float, most: Tensor, generator: torch.Generator | None = None,
     every count of its sample: train with target + shift in the target's place, and at inference put the limit there.
     most: [samples], from 0. Returns [samples] in int64, each from 1 (from 0 to the nearest) to its `most`.
     """
+    import torch
+
     reach = scale * math.sqrt(2)
     drawn = torch.rand(len(most), dtype=torch.float64, generator=generator) * torch.erf(most.double() / reach)
     far = torch.erfinv(drawn) * reach

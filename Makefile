@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
 MODEL := test -f "$${LENGTH_LAB_CACHE:-.cache}/embedded/digests.json" || $(PY) -m backend.models.embedded
 
-.PHONY: demo test bench bench-long bench-flat bench-gpu bench-llama train-smoke adapters shapes lengths far longform long-answers report lint screenshot clean
+.PHONY: demo test bench bench-long bench-flat bench-gpu bench-llama train-smoke adapters shapes report lint screenshot clean
 
 demo: $(VENV)/.runs
 	@$(MODEL)
@@ -26,21 +26,21 @@ bench: $(VENV)/.develops
 
 bench-long: $(VENV)/.runs
 	@$(MODEL)
-	$(PY) -m backend.evaluation.speed $(ARGS)
+	$(PY) -m backend evaluate decode_speed $(ARGS)
 
 bench-flat: $(VENV)/.runs
 	@$(MODEL)
-	$(PY) -m backend.evaluation.flatness $(ARGS)
+	$(PY) -m backend evaluate constant_cost $(ARGS)
 
 # Caches that grow by copying leave gaps in a GPU's memory.
 bench-gpu: export PYTORCH_ALLOC_CONF ?= expandable_segments:True
 bench-gpu: $(VENV)/.runs
-	$(PY) -m backend.evaluation.gpu $(ARGS)
+	$(PY) -m backend evaluate gpu_speed $(ARGS)
 
 bench-llama: $(VENV)/.runs
 	@$(MODEL)
 	$(PIP) install xllamacpp==2026.10.11549
-	$(PY) -m backend.evaluation.llama_cpp $(ARGS)
+	$(PY) -m backend evaluate llama_cpp $(ARGS)
 
 train-smoke: $(VENV)/.develops
 	@$(MODEL)
@@ -52,9 +52,9 @@ adapters shapes: $(VENV)/.runs
 	@$(MODEL)
 	$(PY) -m backend.training.recipes $@ --data-folder $(DATA) $(ARGS)
 
-lengths far longform long-answers: $(VENV)/.develops
+results/%: $(VENV)/.develops
 	@$(MODEL)
-	$(PY) -m backend.evaluation.recipes $@ --data-folder $(DATA) $(ARGS)
+	$(PY) -m backend.evaluation.recipes $* --data-folder $(DATA) $(ARGS)
 
 report: $(VENV)/.runs
 	$(PY) -m backend report

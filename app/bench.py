@@ -19,7 +19,7 @@ from app.__main__ import serve
 from app.page import build
 from app.runs import Runs, batches
 from backend.engine import Lab
-from backend.evaluation import speed
+from backend.evaluation.bench import timing, ways
 from backend.inference.control import Control
 from backend.models.adapters import available
 from backend.models.pool import Models
@@ -36,7 +36,7 @@ SETTLED = 4000
 # Tokens that chat template and request take of a prompt.
 ROOM = 60
 # `make bench-long` has more of all.
-CONTEXTS = speed.CONTEXTS
+CONTEXTS = ways.CONTEXTS
 LONG, WINDOWS, LONGEST = (4096, 16384, 32768), (2048,), {"transformers": 32768, "engine": 16384}
 ROUNDS = 5
 SHORT_PROMPT = 128
@@ -95,7 +95,7 @@ def _after(lab: TimedLab, address: str, size: int, tokens: int) -> dict[str, Any
 def _prompt(lab: Lab, size: int) -> str:
     """A prompt of nearly so many tokens: what is left of them goes to the chat template."""
     tokenizer = lab.models.load("embedded").tokenizer
-    ids = speed.context_tokens(lab.models)[: size - ROOM]
+    ids = ways.context_tokens(lab.models)[: size - ROOM]
     return f"{tokenizer.decode(ids)}\n\n{PROMPT}"
 
 
@@ -188,11 +188,11 @@ def main() -> None:
 
 def measured(models: Models, tokens: int) -> dict[str, Any]:
     """The engine beside transformers, after short contexts and long ones."""
-    bench, head = speed.begun(speed.context_tokens(models), tokens, say)
-    return head | {
-        "short": speed.measured(speed.cases(models, bench, CONTEXTS), say),
-        "left_out": speed.left_out(models.load("embedded").model.config, CONTEXTS),
-        "long": speed.measured(speed.long_cases(models, bench, LONG, WINDOWS, LONGEST), say),
+    bench, head = timing.begun(ways.context_tokens(models), tokens, say)
+    return provenance(seed=0) | head | {
+        "short": [timing.told(row, say) for row in ways.cases(models, bench, CONTEXTS)],
+        "left_out": ways.left_out(models.load("embedded").model.config, CONTEXTS),
+        "long": [timing.told(row, say) for row in ways.long_cases(models, bench, LONG, WINDOWS, LONGEST)],
     }
 
 

@@ -12,8 +12,9 @@ from torch import Tensor
 from app.runs import batches
 from app.series import RunSeries
 from app.share import settings_of
+from backend.evaluation.experiments.passkey_retrieval import ANSWER_TOKENS, hidden
 from backend.evaluation.perplexity import Chunk, Stand, begin, read, read_truncated, tokenise
-from backend.evaluation.recall import ANSWER_TOKENS, go_on, hidden
+from backend.evaluation.reader import go_on
 from backend.inference.chunks import CHUNK
 from backend.inference.control import Control
 from backend.inference.kernels.tiles import TILED

@@ -1,16 +1,25 @@
-"""Recorded measurements: where result files lie, their charts' frame, and how they are downloaded."""
+"""Recorded measurements: figures of a card as charts, the papers' own tables, and how result files are downloaded."""
 
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Iterator
+from itertools import cycle
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+import numpy as np
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
+from app.charts import drawing
 from app.charts.base import Chart
+from app.charts.entropy import layer_colour, layer_scale
+from app.charts.palette import SERIES_COLOURS, SYMBOLS
+from app.charts.states import points
+from backend.evaluation.card import Axis, Curve, Figure
 from backend.evaluation.markdown import table
 from backend.record.results import RESULTS
 
@@ -21,21 +30,58 @@ LINK = "lab/results/"
 PUBLISHED = RESULTS.parent / "published"
 
 
-class Figure(NamedTuple):
-    """A chart under its heading and hint."""
+def drawn(figure: Figure) -> Chart:
+    """A figure of a card as a chart."""
+    layout = drawing.axes(figure.x.title, figure.y.title)
+    layout["xaxis"] |= _axis(figure.x)
+    layout["yaxis"] |= _axis(figure.y)
+    data = list(_curves(figure))
+    if figure.mark:
+        place, words = figure.mark
+        drawing.mark_x(layout, place, "@muted", words, log=figure.x.log, y=0.94)
+    if any(curve.depth is not None for curve in figure.curves):
+        data.append(layer_scale(len(figure.curves)))
+    elif not figure.scale:
+        drawing.legend(layout, data)
+    return Chart(data, layout, figure.words, figure.columns, [list(row) for row in figure.rows])
 
-    title: str
-    hint: str
-    chart: Chart
+
+def _axis(axis: Axis) -> dict[str, Any]:
+    made: dict[str, Any] = {"type": "log"} if axis.log else {}
+    if axis.ticks:
+        made |= {"tickvals": list(axis.ticks), "ticktext": list(axis.ticks.values())}
+    if axis.ends:
+        made["range"] = [math.log10(end) if axis.log else end for end in axis.ends]
+    return made | ({"rangemode": "tozero"} if axis.zero else {})
 
 
-def content(name: str) -> dict[str, Any]:
-    """What a file of the folder holds; nothing where it is missing or no JSON object."""
-    try:
-        found = json.loads((FOLDER / name).read_text("utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
+def _curves(figure: Figure) -> Iterator[dict[str, Any]]:
+    """A trace a curve; a ceiling has the colour of the curve before it."""
+    colours, symbols = cycle(SERIES_COLOURS), cycle(SYMBOLS)
+    colour, top = SERIES_COLOURS[0], max((max(curve.shades, default=0.0) for curve in figure.curves), default=0.0)
+    scale = figure.scale
+    for curve in figure.curves:
+        if curve.depth is not None:
+            yield drawing.line(curve.x, curve.y, layer_colour(curve.depth), curve.name, width=1.2)
+            continue
+        if curve.shades:
+            yield _points(curve, next(symbols), top, scale)
+            scale = None
+            continue
+        colour = colour if curve.ceiling else next(colours)
+        dash, width = ("dash", 1.0) if curve.ceiling else ("solid", 2.0)
+        if curve.x:
+            trace = drawing.line(curve.x, curve.y, colour, curve.name, width=width, dash=dash, mode=curve.mode)
+            yield trace | ({"marker": {"size": 8}} if curve.mode == "markers" else {})
+
+
+def _points(curve: Curve, symbol: str, top: float, scale: Any) -> dict[str, Any]:
+    """scale: ticks of the bar beside the chart, None for no bar."""
+    plane, shades = np.column_stack([curve.x, curve.y]), np.asarray(curve.shades)
+    trace = points(plane, shades, curve.name, symbol, 0, top, bar=scale is not None)
+    if scale:
+        trace["marker"]["colorbar"] |= {"tickvals": list(scale), "ticktext": list(scale.values())}
+    return trace
 
 
 def published(folder: Path = PUBLISHED) -> str:

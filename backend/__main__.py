@@ -5,7 +5,7 @@
     python -m backend capabilities --model embedded
     python -m backend distill --out corpus.jsonl
     python -m backend train --method ldpe --data corpus.jsonl --out assets/adapters/ldpe
-    python -m backend evaluate longform --data FILE --out mine.json
+    python -m backend evaluate long_responses --data FILE --out mine.json
     python -m backend report
 
 Text goes to stdout, progress to stderr. Exit status: 0, 1 when a run failed, 2 for a wrong setting, 130 when stopped.
@@ -22,15 +22,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from pydantic import ValidationError
 
-from backend.evaluation import command as evaluation
 from backend.refused import Refused
 from backend.settings import Method, RunSettings, Watch, counted
 from backend.steps import Finish, Step
-from backend.terminal import StatusLine, carries, let_any_text_through, typed
+from backend.terminal import WRONG, Parser, StatusLine, carries, let_any_text_through, typed
 from backend.training import command as training
 
 if TYPE_CHECKING:
@@ -38,18 +37,12 @@ if TYPE_CHECKING:
     from backend.inference.control import Control
 
 FLAGS = {"window": ["--lambda-window", "--window"]}
-FAILED, WRONG, STOPPED = 1, 2, 130
+FAILED, STOPPED = 1, 130
 
 
-class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one sentence."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(WRONG, f"{message} (see {self.prog} --help)\n")
-
-
-def parser() -> Parser:
-    """The command line; the options of `generate` are the fields of RunSettings."""
+def parser(evaluates: bool = True) -> Parser:
+    """The command line; the options of `generate` are the fields of RunSettings. evaluates: with the experiments, which
+    take a while to import."""
     main = Parser(prog="python -m backend", description="Steer how long a language model writes and how far it reads.")
     commands = main.add_subparsers(dest="command", required=True, parser_class=Parser)
     generate = commands.add_parser("generate", help="write a response", allow_abbrev=False)
@@ -62,7 +55,12 @@ def parser() -> Parser:
     for name in ("model", "precision"):
         _add_field(describe, name)
     training.add(commands)
-    evaluation.add(commands)
+    evaluate = commands.add_parser("evaluate", help="run an experiment, and keep its result", allow_abbrev=False)
+    if evaluates:
+        from backend.evaluation import runner
+        from backend.evaluation.experiments import experiments
+
+        runner.add(evaluate, experiments)
     report = commands.add_parser("report", help="write assets/results/README.md of the results", allow_abbrev=False)
     report.set_defaults(run=_report)
     for command in (generate, describe):
@@ -257,7 +255,8 @@ def main(arguments: list[str] | None = None) -> int:
     let_any_text_through()
     # What a failed run or load says to people is its sentence, not the traceback that the lab logs.
     logging.getLogger("length_lab").addHandler(logging.NullHandler())
-    options = parser().parse_args(arguments)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    options = parser(evaluates=arguments[:1] == ["evaluate"]).parse_args(arguments)
     try:
         return options.run(options)
     except (Refused, ValidationError) as error:

@@ -1,15 +1,26 @@
-"""A line of progress in the terminal that stays out of the way of the text it reports on."""
+"""The terminal: arguments whose errors are a sentence, and a line of progress that stays out of the way of the text."""
 from __future__ import annotations
 
+import argparse
 import io
 import shutil
 import sys
 import time
+from typing import NoReturn
 
 from backend.record import bom
 from backend.refused import Refused
 
 REDRAWS_A_SECOND = 10
+# The exit status of a wrong setting.
+WRONG = 2
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(WRONG, f"{message} (see {self.prog} --help)\n")
 
 
 def let_any_text_through() -> None:

@@ -114,6 +114,12 @@ def lab(models: Models):
 
 
 @pytest.fixture
+def in_lab(lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Experiments run in the tests' own lab."""
+    monkeypatch.setattr("backend.evaluation.experiment.ModelFlags.lab", lambda self: lab)
+
+
+@pytest.fixture
 def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the models really loaded, in order."""
     seen: list[str] = []

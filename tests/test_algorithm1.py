@@ -2,7 +2,7 @@
 
 import torch
 
-from backend.evaluation.algorithm1 import Algorithm1
+from backend.evaluation.bench.algorithm1 import Algorithm1
 from backend.inference.model_runner import Runner
 from backend.models.capabilities import describe
 from backend.models.pool import Loaded

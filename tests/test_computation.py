@@ -8,10 +8,10 @@ import torch
 
 from backend.__main__ import main
 from backend.engine import Lab
-from backend.evaluation import computation
-from backend.evaluation.computation import ATTENTIONS, LAMBDA, evaluate, nats, operations
-from backend.evaluation.fluency import documents
-from backend.evaluation.speed import read_operations
+from backend.evaluation.bench.timing import read_operations
+from backend.evaluation.experiments import experiments
+from backend.evaluation.experiments.compute_matched import ATTENTIONS, LAMBDA, nats, operations
+from backend.evaluation.texts import documents
 from backend.models.pool import Models
 from backend.settings import RunSettings
 
@@ -75,19 +75,22 @@ def test_nats_are_those_of_transformers(models):
     assert nats(lab, "embedded", ids, LAMBDA, 16, 64) > plain + 0.02
 
 
-def test_a_run_goes_on_where_it_stopped(models):
-    lab, said = Lab(models), []
+def test_a_run_goes_on_where_it_stopped(in_lab, tmp_path, monkeypatch):
+    experiment, said = experiments["compute_matched"], []
+    plan = experiment.plan
+    monkeypatch.setattr(experiment, "plan", lambda options, say: plan(options, say, first=256, stop=512))
     texts = documents(None, 1) | {"short": "Too short."}
-    given = (lab, "embedded", texts, (64, 128))
-    first = next(evaluate(*given, report=said.append, first=256, stop=512))
-    assert [row["attention"] for row in first["rows"]] == [LAMBDA] and "resumed_from" not in first
-    before = computation.earlier(json.loads(json.dumps(first)), "embedded")
-    *_, whole = evaluate(*given, before=before, report=said.append, first=256, stop=512)
-    assert len(whole["rows"]) == 6 and whole["resumed_from"][0]["date"] == first["date"]
-    assert whole["rows"][0] == first["rows"][0]
-    # "pydoc 64 Λ" alone, then the other five, a word on the text that is left out, and how many counted.
-    assert len(said) == 8 and "short has" in said[6] and "asked for" in said[7]
-    assert list(evaluate(*given, before=whole, report=said.append, first=256, stop=512)) == []
+    for name, text in texts.items():
+        (tmp_path / f"{name}.txt").write_text(text)
+    options = experiment.Options(data=tmp_path, windows=(64, 128))
+    first = next(experiment.measure(options, None, said.append))
+    assert [row["attention"] for row in first["rows"]] == [LAMBDA]
+    before = json.loads(json.dumps(first))
+    *_, whole = experiment.measure(options, before, said.append)
+    assert len(whole["rows"]) == 6 and whole["rows"][0] == before["rows"][0]
+    # How many count, and "pydoc 64 Λ" alone; then how many again, and the other five.
+    assert len(said) == 8 and "2 texts asked for, 1 counted" in said[0] == said[2]
+    assert list(experiment.measure(options, json.loads(json.dumps(whole)), said.append)) == []
     found = {(row["attention"], row["window"]): row for row in whole["rows"]}
     for window in (64, 128):
         assert found[LAMBDA, window]["operations"] < found[EACH, window]["operations"]
@@ -96,10 +99,13 @@ def test_a_run_goes_on_where_it_stopped(models):
 
 @pytest.mark.parametrize(
     "arguments, message",
-    [(["--windows", "3"], "--windows 3: give 4 to 12,288"), (["--documents", "0"], "--documents 0: give at least 1")],
+    [
+        (["--windows", "3"], "--windows 3: input should be greater than or equal to 4"),
+        (["--documents", "0"], "--documents 0: input should be greater than or equal to 1"),
+    ],
 )
 def test_a_wrong_number_is_refused(tmp_path, capsys, arguments, message):
-    assert main(["evaluate", "computation", "--out", str(tmp_path / "o.json"), *arguments]) == 2
+    assert main(["evaluate", "compute_matched", "--out", str(tmp_path / "o.json"), *arguments]) == 2
     assert message in capsys.readouterr().err
 
 
@@ -107,18 +113,18 @@ def test_a_wrong_number_is_refused(tmp_path, capsys, arguments, message):
     "content, message",
     [
         ("{}", "it is no result of this command"),
-        ('{"model": "other", "rows": []}', "it was measured on other"),
+        ('{"model": "other", "rows": []}', "it was measured with model other, not embedded"),
         ('{"model": "embedded", "rows": [{"window": 1}]}', "it is no result of this command"),
         ("{", "it is no JSON"),
     ],
 )
 def test_a_file_that_is_no_such_result_is_refused(tmp_path, capsys, content, message):
     (tmp_path / "o.json").write_text(content)
-    assert main(["evaluate", "computation", "--out", str(tmp_path / "o.json")]) == 2
+    assert main(["evaluate", "compute_matched", "--out", str(tmp_path / "o.json")]) == 2
     assert message in capsys.readouterr().err and (tmp_path / "o.json").read_text() == content
 
 
 def test_texts_that_are_too_short_leave_nothing_to_measure(tmp_path, capsys):
     (tmp_path / "a.txt").write_text("Too short.")
-    assert main(["evaluate", "computation", "--data", str(tmp_path), "--out", str(tmp_path / "o.json")]) == 2
+    assert main(["evaluate", "compute_matched", "--data", str(tmp_path), "--out", str(tmp_path / "o.json")]) == 2
     assert "give texts of at least 12,288 tokens" in capsys.readouterr().err

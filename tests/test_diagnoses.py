@@ -5,9 +5,10 @@ import pytest
 import torch
 
 from backend.engine import Lab
-from backend.evaluation import diagnoses
-from backend.evaluation.fluency import documents
+from backend.evaluation.experiments import attention_diagnostics as diagnoses
+from backend.evaluation.experiments import experiments
 from backend.evaluation.perplexity import read, tokenise
+from backend.evaluation.texts import documents
 from backend.settings import RunSettings, Watch
 
 
@@ -43,12 +44,14 @@ def test_a_reading_is_what_the_probes_of_a_text_show(lab, ids, policy):
     assert same and all(np.array_equal(states[i], at[diagnoses.positions(len(ids))[i]]) for i in same)
 
 
-def test_the_result_holds_both_policies_of_the_first_text_and_the_states_of_all(lab, ids):
+def test_the_result_holds_both_policies_of_the_first_text_and_the_states_of_all(lab, ids, in_lab, tmp_path):
     tokenizer = lab.models.load("embedded").tokenizer
-    texts = {name: tokenizer.decode(part.tolist()) for name, part in zip("abc", ids.split(500), strict=True)}
-    *_, result = diagnoses.evaluate(lab, "embedded", texts, 400, 0, str)
+    for name, part in zip("abc", ids.split(500), strict=True):
+        (tmp_path / f"{name}.txt").write_text(tokenizer.decode(part.tolist()), "utf-8")
+    experiment = experiments["attention_diagnostics"]
+    *_, result = experiment.measure(experiment.Options(data=tmp_path, length=400), None, str)
     assert [(row["document"], row["policy"]) for row in result["readings"]] == [("a", "plain"), ("a", "Λ")]
     assert [text["document"] for text in result["states"]["texts"]] == ["a", "b"], "the third is too short"
     assert 0 < sum(result["states"]["explained"]) <= 1
     with pytest.raises(ValueError, match="no text has 4,000 tokens"):
-        list(diagnoses.evaluate(lab, "embedded", texts, 4000, 0, str))
+        list(experiment.measure(experiment.Options(data=tmp_path, length=4000), None, str))

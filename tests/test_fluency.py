@@ -10,13 +10,18 @@ import torch
 
 from backend.__main__ import main
 from backend.engine import Lab
-from backend.evaluation import fluency
-from backend.evaluation.fluency import Reading, Task, documents, evaluate, same_tokens, summary, tasks
+from backend.evaluation import readings
+from backend.evaluation.experiments import experiments
 from backend.evaluation.perplexity import read, read_truncated
+from backend.evaluation.readings import Reading, Task, summary, tasks
+from backend.evaluation.texts import WINDOW, documents
 from backend.inference.control import Control
 from backend.models.pool import Models
 from backend.settings import RunSettings
-from tests.policies import POLICIES
+from tests.policies import POLICIES as SETTINGS
+
+EXPERIMENT = experiments["perplexity"]
+POLICIES, ABLATION = EXPERIMENT.policies, experiments["lambda_ablation"].policies
 
 
 @pytest.fixture(scope="module")
@@ -58,37 +63,35 @@ def test_a_truncated_chunk_that_was_stopped_is_left_out(small):
 
 
 def test_tasks_stop_where_time_is_quadratic_and_begin_anew_for_comparison():
-    found = tasks(["a"], list(fluency.POLICIES), (2048, 32768), 8192)
+    found = tasks(["a"], POLICIES, (2048, 32768), 8192)
     assert Task("a", "plain", 0, 2048) in found and Task("a", "Λ", 0, 32768) in found
-    assert Task("a", "Λ", 32768 - fluency.FRESH, 32768) in found
+    assert Task("a", "Λ", 32768 - readings.FRESH, 32768) in found
     assert Task("a", "truncation", 32768 - 2560, 32768) in found and Task("a", "truncation", 0, 2048) in found
-    earlier = [place - (32768 - 2560) for place in range(32768 - fluency.TAIL, 32768)]
-    assert round(sum(earlier) / len(earlier)) == fluency.WINDOW
+    earlier = [place - (32768 - 2560) for place in range(32768 - readings.TAIL, 32768)]
+    assert round(sum(earlier) / len(earlier)) == WINDOW
     assert [t.stop - t.start for t in found] == sorted(t.stop - t.start for t in found)
     assert len(found) == len(set(found)) == 9
 
 
 def test_parts_of_lambda_are_compared_each_with_settings_of_its_own():
-    settings = [RunSettings(prompt="x", **policy) for policy in fluency.ABLATION.values()]
+    settings = [RunSettings(prompt="x", **policy) for policy in ABLATION.values()]
     assert len(set(settings)) == len(settings)
-    assert fluency.KNOWN["window, sinks, limit"] == fluency.KNOWN["Λ"]
-    stops = {task.policy: task.stop for task in tasks(["a"], list(fluency.ABLATION), (8192, 32768), 8192)}
-    assert stops == dict.fromkeys(fluency.ABLATION, 32768) | {"plain": 8192, "limit alone": 8192}
+    assert ABLATION["window, sinks, limit"] == POLICIES["Λ"]
+    stops = {task.policy: task.stop for task in tasks(["a"], ABLATION, (8192, 32768), 8192)}
+    assert stops == dict.fromkeys(ABLATION, 32768) | {"plain": 8192, "limit alone": 8192}
 
 
 def test_summaries_are_by_hand():
-    readings = [
+    found = [
         reading("Λ", 0, 32768, 2.0),
         reading("Λ", 0, 32768, 3.0, "b"),
         reading("Λ", 32768 - 8192, 32768, 2.25),
         reading("truncation", 32768 - 2560, 32768, 1.0),
     ]
-    assert summary(readings, (2048, 32768)) == [
+    assert summary(found, list(POLICIES), (2048, 32768)) == [
         {"policy": "Λ", "2,048": round(math.exp(2.5), 2), "32,768": round(math.exp(2.5), 2)},
         {"policy": "truncation", "2,048": None, "32,768": round(math.e, 2)},
     ]
-    (row,) = same_tokens(readings, (2048, 32768))
-    assert row["documents"] == 1 and row["ratio"] == pytest.approx(math.exp(-0.25), abs=1e-4)
 
 
 def test_the_tail_is_what_stands_before_a_length():
@@ -96,27 +99,25 @@ def test_the_tail_is_what_stands_before_a_length():
     assert found.tail(2048) == 1.5 and found.tail(1024) == 3.5 and found.tail(4096) is None
 
 
-def test_a_run_goes_on_where_it_stopped_and_ends_the_same(models):
-    lab, texts, said = Lab(models), documents(None, 1), []
-    given = (lab, "embedded", texts, ["Λ", "truncation"], (1024, 2048), 2048)
-    first = next(evaluate(*given, report=said.append))
-    *_, whole = evaluate(*given, before=json.loads(json.dumps(first)), report=said.append)
-    measured = [line for line in said if " asked for, " not in line]
+def test_a_run_goes_on_where_it_stopped_and_ends_the_same(in_lab):
+    said: list[str] = []
+    options = EXPERIMENT.Options(policy=("Λ", "truncation"), lengths=(1024, 2048), longest=2048)
+    first = next(EXPERIMENT.measure(options, None, said.append))
+    *_, whole = EXPERIMENT.measure(options, json.loads(json.dumps(first)), said.append)
+    measured = [line for line in said if "nats" in line]
     assert len(measured) == 3 and len(whole["readings"]) == 2 and len(said) > 3
-    *_, again = evaluate(*given, before=whole, report=said.append)
-    assert [line for line in said if " asked for, " not in line] == measured
+    *_, again = EXPERIMENT.measure(options, whole, said.append)
+    assert [line for line in said if "nats" in line] == measured
     assert again["perplexity"] == whole["perplexity"]
-    assert "resumed_from" not in first and len(again["resumed_from"]) == 2
-    assert again["resumed_from"][0]["date"] == first["date"]
     rows = {row["policy"]: row for row in whole["perplexity"]}
     assert 1 < rows["Λ"]["2,048"] < 60 and rows["truncation"]["1,024"] == rows["Λ"]["1,024"]
 
 
 def test_a_long_reading_tells_how_far_it_is(small, monkeypatch):
-    monkeypatch.setattr(fluency, "PROGRESS", 1024)
+    monkeypatch.setattr(readings, "PROGRESS", 1024)
     (lab, model), said = small, []
     ids = torch.randint(3, 97, (2100,), generator=torch.Generator().manual_seed(4))
-    found = fluency.measured(lab, model, ids, Task("a", "Λ", 0, 2100), "", {}, said.append)
+    found = readings.measured(lab, model, ids, Task("a", "Λ", 0, 2100), POLICIES["Λ"], "", {}, said.append)
     assert said == ["a Λ: 1,024 of 2,100 tokens read", "a Λ: 2,048 of 2,100 tokens read"]
     assert found.position[-1] == 2100
 
@@ -125,14 +126,13 @@ class Interrupted(Exception):
     """In the place of Ctrl-C."""
 
 
-@pytest.mark.parametrize("policy", [name for name in fluency.POLICIES if name != "truncation"])
+@pytest.mark.parametrize("policy", [name for name in POLICIES if name != "truncation"])
 def test_a_reading_that_was_stopped_goes_on_within_its_text_and_ends_the_same(small, monkeypatch, tmp_path, policy):
     monkeypatch.setenv("LENGTH_LAB_CACHE", str(tmp_path))
-    monkeypatch.setattr(fluency, "PROGRESS", 512)
-    monkeypatch.setattr(fluency, "KEPT_EVERY", 0)
+    monkeypatch.setattr(readings, "PROGRESS", 512)
+    monkeypatch.setattr(readings, "KEPT_EVERY", 0)
     # Windows and near parts short enough for keys to be dropped and to change their frames on both sides of the stop.
-    changed = {"window": 300} if "window" in fluency.KNOWN[policy] else {}
-    monkeypatch.setitem(fluency.KNOWN, policy, fluency.KNOWN[policy] | changed)
+    how = POLICIES[policy] | ({"window": 300} if "window" in POLICIES[policy] else {})
     (lab, model), said = small, []
     ids = torch.randint(3, 97, (2200,), generator=torch.Generator().manual_seed(5))
     task, call = Task("a", policy, 100, 2200), {"command": "first"}
@@ -143,43 +143,44 @@ def test_a_reading_that_was_stopped_goes_on_within_its_text_and_ends_the_same(sm
             raise Interrupted
 
     with pytest.raises(Interrupted):
-        fluency.measured(lab, model, ids, task, "t", call, stopping)
+        readings.measured(lab, model, ids, task, how, "t", call, stopping)
     (kept,) = tmp_path.glob("readings/*")
-    found = fluency.measured(lab, model, ids, task, "t", {"command": "second"}, said.append)
+    found = readings.measured(lab, model, ids, task, how, "t", {"command": "second"}, said.append)
     assert found.calls == [call] and not list(tmp_path.glob("readings/*"))
     assert [words.split()[-5] for words in said] == ["612", "1,124", "1,636", "1,636", "2,148"]
 
-    monkeypatch.setattr(fluency, "KEPT_EVERY", 10**9)
-    whole = fluency.measured(lab, model, ids, task, "t", call, said.append)
+    monkeypatch.setattr(readings, "KEPT_EVERY", 10**9)
+    whole = readings.measured(lab, model, ids, task, how, "t", call, said.append)
     assert (found.position, found.nll, found.entropy) == (whole.position, whole.nll, whole.entropy)
     assert found.cache_bytes == whole.cache_bytes and whole.calls == []
 
     kept.write_bytes(b"broken")
-    assert fluency.measured(lab, model, ids, task, "t", call, said.append).nll == whole.nll
-    assert fluency.measured(lab, model, ids, task, "another", call, said.append).calls == []
+    assert readings.measured(lab, model, ids, task, how, "t", call, said.append).nll == whole.nll
+    assert readings.measured(lab, model, ids, task, how, "another", call, said.append).calls == []
 
 
-def test_a_result_of_another_text_of_that_name_is_not_gone_on_from(models):
-    lab, (name, text) = Lab(models), *documents(None, 1).items()
-    given = ("embedded", {name: text}, ["Λ"], (1024,), 1024)
-    *_, whole = evaluate(lab, *given)
-    assert whole["readings"][0]["text"] == fluency.fingerprint(text)
+def test_a_result_of_another_text_of_that_name_is_not_gone_on_from(in_lab, monkeypatch):
+    ((name, text),) = documents(None, 1).items()
+    options = EXPERIMENT.Options(policy=("Λ",), lengths=(1024,), longest=1024)
+    *_, whole = EXPERIMENT.measure(options, None, str)
+    assert whole["readings"][0]["text"] == readings.fingerprint(text)
+    monkeypatch.setattr(EXPERIMENT.Options, "texts", lambda self: {name: text + "."})
     with pytest.raises(ValueError, match="another text named pydoc: give another --out"):
-        next(evaluate(lab, given[0], {name: text + "."}, *given[2:], before=whole))
+        next(EXPERIMENT.measure(options, whole, str))
 
 
 def test_what_cannot_be_read_is_said(tmp_path, capsys):
     for arguments, words in (
         (["--data", str(tmp_path)], "no .txt file"),
         (["--policy", "spiral"], "there is no policy 'spiral'"),
-        (["--lengths", "10"], "give lengths from 1,024"),
-        (["--lengths", "2000"], "--lengths 2000: give multiples of 512"),
+        (["--lengths", "512"], "--lengths 512: input should be greater than or equal to 1024"),
+        (["--lengths", "2000"], "--lengths 2000: input should be a multiple of 512"),
     ):
         assert main(["evaluate", "perplexity", "--out", str(tmp_path / "o.json"), *arguments]) == 2
         assert words in capsys.readouterr().err
     for content, words in (
         ("{", "it is no JSON"),
-        ("[]", "no result of this command"),
+        ("[]", "it is no result"),
         ('{"model": "x", "readings": []}', "measured on x"),
     ):
         (tmp_path / "o.json").write_text(content)
@@ -191,7 +192,7 @@ def test_what_cannot_be_read_is_said(tmp_path, capsys):
 def test_chunks_of_any_size_give_the_same_nats(small, name):
     lab, model = small
     ids = torch.randint(3, 97, (97,), generator=torch.Generator().manual_seed(2))
-    settings = POLICIES[name].model_copy(update={"model": model, "precision": "fp32"})
+    settings = SETTINGS[name].model_copy(update={"model": model, "precision": "fp32"})
     whole, *others = (
         np.concatenate([chunk.nll for chunk in read(lab, ids, settings, chunk=size)]) for size in (97, 1, 7, 32, 96)
     )

@@ -6,9 +6,10 @@ import json
 import pytest
 import torch
 
-from backend.evaluation import gpu
-from backend.evaluation.report_speed import PARTS
-from backend.evaluation.speed import Bench
+from backend.__main__ import main
+from backend.evaluation.bench.timing import Bench
+from backend.evaluation.experiments import experiments
+from backend.evaluation.experiments import gpu_speed as gpu
 from backend.record.provenance import CPU
 
 TINY = {
@@ -34,27 +35,25 @@ def bench() -> Bench:
 
 def test_each_way_is_timed_beside_flash_attention(tmp_path, monkeypatch):
     out = tmp_path / "bench_gpu.json"
-    asked = ["gpu", "--shape", "tiny", "--contexts", "64", "96", "--windows", "32", "--tokens", "4", "--out", str(out)]
-    monkeypatch.setattr("sys.argv", asked)
+    asked = ["--shape", "tiny", "--contexts", "64", "96", "--windows", "32", "--tokens", "4", "--out", str(out)]
     monkeypatch.setattr(gpu, "begun", lambda text, tokens, report, device: (Bench(
         text % 120, 1e9, {torch.bfloat16: 1e12}, tokens), {"commit": "x"}))  # fmt: skip
-    gpu.main()
+    assert main(["evaluate", "gpu_speed", *asked]) == 0
     result = json.loads(out.read_text("utf-8"))
     rows = result["shapes"]["tiny"]
     assert [(row["case"], row["context"]) for row in rows] == [(way, n) for n in (64, 96) for way in WAYS]
     assert all(row["prefill"] > 0 and row["gain"] > 0 and row["bandwidth"] > 0 for row in rows)
     held = {(row["case"], row["context"]): row["token_bytes"] for row in rows}
     assert held["engine bf16, Λ 32", 64] == held["engine bf16, Λ 32", 96] < held["engine bf16", 64]
-    shown = PARTS["gpu"].text({"bench_gpu.json": json.loads(json.dumps(result))})
+    shown = experiments["gpu_speed"].card({"bench_gpu.json": result}).text
     assert shown.startswith("tiny:\n\n") and "| 64 |" in shown and "| 96 |" in shown
     assert all(way in shown for way in WAYS if way in {row["case"] for row in rows})
 
 
-def test_without_a_gpu_a_shape_must_be_named(monkeypatch):
-    monkeypatch.setattr("sys.argv", ["gpu"])
+def test_without_a_gpu_a_shape_must_be_named(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(SystemExit, match="--shape smollm2-135m"):
-        gpu.main()
+    assert main(["evaluate", "gpu_speed", "--out", str(tmp_path / "o.json")]) == 2
+    assert "--shape smollm2-135m" in capsys.readouterr().err
 
 
 def test_what_does_not_fit_beside_is_timed_alone_or_left_out(bench, monkeypatch):

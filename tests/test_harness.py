@@ -8,7 +8,8 @@ import torch
 from lm_eval import simple_evaluate
 
 from backend.__main__ import main
-from backend.evaluation.harness import CHOICES, SignalledLM, _cases, evaluate, summaries
+from backend.evaluation.experiments import experiments
+from backend.evaluation.signalled import CHOICES, SignalledLM, subjects, summaries
 from backend.inference.embedding import SignalContext, attach, signalling
 from backend.methods.signal import SignalSettings
 from backend.models import adapters
@@ -49,9 +50,9 @@ def test_the_choices_of_a_question_share_its_reading(embedded_fp32, monkeypatch)
     assert found == [SignalledLM(embedded_fp32, None)._loglikelihood_tokens([each])[0] for each in asked]
 
 
-def test_an_adapter_for_long_texts_is_read_plainly_and_as_trained(models):
+def test_an_adapter_for_long_texts_is_read_plainly_and_as_trained():
     tuned = [adapters.find(method, "embedded") for method in ("sft", "sft_ntk", "sft_dynamic")]
-    kinds = {name: (case.policy.name, case.signal) for name, case in _cases(models, "embedded", tuned)}
+    kinds = {each.name: (each.policy.name, each.signal) for each in subjects(tuned)}
     assert kinds == {
         "the model itself": ("none", None),
         "sft, read plainly": ("none", None),
@@ -73,12 +74,13 @@ def test_summaries_have_one_right_answer(tmp_path):
 
 
 def test_what_is_missing_is_said(capsys, tmp_path):
-    assert main(["evaluate", "harness", "--method", "ldpe", "--out", str(tmp_path / "h.json")]) == 2
+    asked = ["evaluate", "multiple_choice", "--out", str(tmp_path / "h.json"), "--method"]
+    assert main([*asked, "ldpe"]) == 2
     assert "give --data FOLDER, or --task NAME" in capsys.readouterr().err
-    assert main(["evaluate", "harness", "--method", "none", "--task", "x", "--out", str(tmp_path / "h.json")]) == 2
+    assert main([*asked, "none", "--task", "x"]) == 2
     assert "none has neither a signal nor position ids" in capsys.readouterr().err
-    assert main(["evaluate", "harness", "--method", "sft", "--task", "x", "--shots", "-1"]) == 2
-    assert "--shots -1: give at least 0" in capsys.readouterr().err
+    assert main([*asked, "sft", "--task", "x", "--shots", "-1"]) == 2
+    assert "--shots -1: input should be greater than or equal to 0" in capsys.readouterr().err
 
 
 def test_answered_questions_make_a_question_long_without_its_own_answer(tmp_path, models):
@@ -98,20 +100,22 @@ def test_answered_questions_make_a_question_long_without_its_own_answer(tmp_path
         assert shown.count(own) == 1 and shown.endswith(alone[alone.index(own) :])
 
 
-def test_a_stopped_run_goes_on_and_another_request_starts_anew(tmp_path, models):
+def test_a_stopped_run_goes_on_and_another_request_is_refused(tmp_path, in_lab):
     rows = [{"abstract": f"We do {n}.", "tldr": f"About {n}."} for n in range(8)]
     (tmp_path / "scitldr_test.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    experiment = experiments["multiple_choice"]
 
     def asked(before, **request):
-        task, said = summaries(tmp_path, 8, tmp_path / "t.json"), []
-        found = evaluate(models, "embedded", ["sft"], [task], 4, said.append, before=before, **request)
-        return list(found), [line for line in said if " asked for, " not in line]
+        said: list[str] = []
+        options = experiment.Options(method=("sft",), data=tmp_path, limit=4, **request)
+        found = [*experiment.measure(options, before and json.loads(json.dumps(before)), said.append)]
+        return json.loads(json.dumps(found)), [line for line in said if " asked for, " not in line]
 
-    whole, _ = asked(None)
-    assert [row["model"] for row in whole[-1]["accuracy"]] == ["the model itself", "sft, read plainly"]
-    rest, said = asked(whole[0])
-    assert len(rest) == len(said) == 1 and rest[-1]["accuracy"] == whole[-1]["accuracy"]
-    assert [call["date"] for call in rest[-1]["resumed_from"]] == [whole[0]["date"]]
-    assert asked(whole[-1]) == ([], [])
-    anew, said = asked(whole[0], shots=1)
-    assert len(anew) == len(said) == 2 and "resumed_from" not in anew[-1]
+    before = next(experiment.measure(experiment.Options(method=("sft",), data=tmp_path, limit=4), None, str))
+    assert [row["model"] for row in before["accuracy"]] == ["the model itself"]
+    rest, said = asked(before)
+    assert len(rest) == len(said) == 1
+    assert [row["model"] for row in rest[-1]["accuracy"]] == ["the model itself", "sft, read plainly"]
+    assert asked(rest[-1]) == ([], [])
+    with pytest.raises(ValueError, match="measured with shots 0, not 1: give another --out"):
+        asked(before, shots=1)

@@ -11,10 +11,12 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from backend.engine import Lab
-from backend.evaluation import blind, joint_rate
-from backend.evaluation.joint_rate import FOLDER, Answer, Compared, answer, asked, rate, tolerance, whole_list
+from backend.evaluation.experiments import blind, experiments, joint_rate
+from backend.evaluation.experiments.joint_rate import asked
+from backend.evaluation.joint import Answer, Compared, answer, rate, tolerance, whole_list
 from backend.models import embedded
 from backend.models.pool import Models
+from backend.record.results import RESULTS
 from backend.settings import RunSettings, Watch
 from backend.splits import Prompt, fingerprint, prompts
 
@@ -22,7 +24,8 @@ GOOD = Answer(
     kind="questions", prompt="0", target=60, produced=61, text="It rains.", ids=[1, 2, 3], reason="eos", landed=False,
     own_end=True, p_mark=0.5, p_eos=0.4, p_line=0.5, nats=3.0, similarity=0.5,
 )  # fmt: skip
-RESULTS = sorted(file for file in FOLDER.glob("*/*.json") if file.parent.name != "blind")
+FOLDER = RESULTS / "joint_rate"
+RECORDED = sorted(file for file in FOLDER.glob("*/*.json") if file.parent.name != "blind")
 
 
 def test_a_good_answer_is_counted():
@@ -134,18 +137,20 @@ def test_a_result_is_summed_up_beside_the_base_model(lab, written):
         Compared(lab.models.load("embedded"), {"answers": rows[:1]}, [one.text for one in asked])
 
 
-def test_a_stopped_measurement_goes_on_and_leaves_none_out(lab):
+def test_a_stopped_measurement_goes_on_and_leaves_none_out(in_lab, monkeypatch):
     cases = [(Prompt("questions", text), 10) for text in ("Name one colour.", "Name one number.")]
-    ask = lambda before=None: joint_rate.evaluate(lab, "exp_decay", "embedded", cases, "validation", before=before)  # noqa: E731
-    first = next(iter(ask()))
-    *_, last = ask(first)
+    monkeypatch.setattr(joint_rate, "asked", lambda *_: cases)
+    experiment = experiments["joint_rate"]
+    ask = lambda method, before: experiment.measure(experiment.Options(method=method), before, str)  # noqa: E731
+    first = next(ask("none", None))
+    *_, last = ask("none", first)
     assert [row["prompt"] for row in last["answers"]] == [fingerprint(prompt.text) for prompt, _ in cases]
-    assert last["answers"][0] == first["answers"][0]
+    assert last["answers"][0] == first["answers"][0] and last["summary"]["validation"]["counted"] == 2
     with pytest.raises(ValueError, match="another method"):
-        next(iter(joint_rate.evaluate(lab, "prompted", "embedded", cases, "validation", before=first)))
+        next(ask("prompted", first))
 
 
-@pytest.mark.parametrize("file", RESULTS, ids=lambda file: f"{file.parent.name}/{file.stem}")
+@pytest.mark.parametrize("file", RECORDED, ids=lambda file: f"{file.parent.name}/{file.stem}")
 def test_recorded_figures_follow_from_the_recorded_answers(file: Path):
     """The conditions anew from text, ids and probabilities, by other code."""
     found = json.loads(file.read_text("utf-8"))

@@ -6,10 +6,11 @@ import pytest
 
 from backend.__main__ import main
 from backend.engine import Lab
-from backend.evaluation import length as evaluation
-from backend.evaluation import longform
+from backend.evaluation import long_answers
 from backend.evaluation.answers import Answer
-from backend.evaluation.length import (
+from backend.evaluation.experiments import experiments
+from backend.evaluation.experiments import length_control as evaluation
+from backend.evaluation.experiments.length_control import (
     BEYOND,
     CHANGE_AT,
     CHANGES,
@@ -20,7 +21,6 @@ from backend.evaluation.length import (
     Written,
     answers,
     cases,
-    evaluate,
     prompts,
     range_of,
     ranges_of,
@@ -123,21 +123,26 @@ def test_other_ranges_are_kept_where_they_are_of_the_same_prompts():
     assert evaluation._others([], [answer(20, 20)]) == []
 
 
-def test_the_prompted_model_is_measured(models, monkeypatch):
+def test_the_prompted_model_is_measured(in_lab, monkeypatch):
     monkeypatch.setattr(evaluation, "MOST", 40)
-    said: list[str] = []
-    found = evaluate(models, "embedded", "prompted", 1, ("range", "changed"), report=said.append)
-    assert len(found["answers"]) == len(IN_RANGE) + len(EDGES) and found["seconds"] > 0
+    experiment = experiments["length_control"]
+
+    def measured(ranges, before=None):
+        options = experiment.Options(method="prompted", prompts=1, ranges=ranges)
+        (found,) = experiment.measure(options, before, str)
+        return found
+
+    found = measured(("range", "changed"))
+    assert len(found["answers"]) == len(IN_RANGE) + len(EDGES)
     assert found["summary"]["10-200"]["answers"] == len(IN_RANGE)
     assert found["quality"]["answers"] == len(found["answers"]) and found["quality"]["perplexity_plain"] > 1
     assert 0 <= found["quality"]["rouge1"] <= 1
     assert 0 < found["quality"]["stop_p"] <= 1 and 0 <= found["quality"]["stop_likeliest"] <= 1
-    assert found["commit"] and json.dumps(found)
-    more = evaluate(models, "embedded", "prompted", 1, ("words",), report=said.append, before=found)
+    more = measured(("words",), found)
     assert more["quality"] == found["quality"] and more["summary"]["10-200"] == found["summary"]["10-200"]
-    assert more["summary"]["words"]["answers"] == 4 and set(more["commands"]) == {"range", "words"}
-    other = evaluate(models, "embedded", "prompted", 1, ("words",), report=said.append, before=found | {"landing": 8})
-    assert set(other["commands"]) == set(other["summary"]) == {"words"} and other["quality"]["answers"] == 4
+    assert more["summary"]["words"]["answers"] == 4
+    other = measured(("words",), found | {"landing": 8})
+    assert set(other["summary"]) == {"words"} and other["quality"]["answers"] == 4
 
 
 def test_answers_come_in_the_order_in_which_they_were_asked_for(models):
@@ -148,12 +153,13 @@ def test_answers_come_in_the_order_in_which_they_were_asked_for(models):
 
 def test_a_method_without_adapter_is_refused(models, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr("backend.models.adapters.ROOT", tmp_path)
-    assert main(["evaluate", "length", "--method", "lrpe", "--out", str(tmp_path / "out")]) == 2
+    assert main(["evaluate", "length_control", "--method", "lrpe", "--out", str(tmp_path / "out.json")]) == 2
     assert "no adapter for lrpe" in capsys.readouterr().err
-    landing = ["--method", "none", "--landing", "2", "--adapter", str(tmp_path), "--out", str(tmp_path / "out")]
-    assert main(["evaluate", "length", *landing]) == 2
+    landing = ["--method", "none", "--landing", "2", "--adapter", str(tmp_path), "--out", str(tmp_path / "out.json")]
+    assert main(["evaluate", "length_control", *landing]) == 2
     assert "none has no target to land on: leave out --landing" in capsys.readouterr().err
-    assert main(["evaluate", "length", "--method", "none", "--data", str(tmp_path), "--out", str(tmp_path)]) == 2
+    missing = ["--method", "none", "--data", str(tmp_path), "--out", str(tmp_path / "out.json")]
+    assert main(["evaluate", "length_control", *missing]) == 2
     assert "scitldr_test.jsonl cannot be read" in capsys.readouterr().err
 
 
@@ -164,4 +170,4 @@ def test_a_run_that_failed_is_no_answer(models, monkeypatch):
     with pytest.raises(ValueError, match="give a smaller cap"):
         list(answers(lab, "embedded", "prompted", [case], 0, str))
     with pytest.raises(ValueError, match="give a smaller cap"):
-        longform.response(lab, RunSettings(prompt="Why?"))
+        long_answers.response(lab, RunSettings(prompt="Why?"))

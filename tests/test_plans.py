@@ -10,7 +10,7 @@ from app import plans
 from app.series import RunSeries
 from app.tabs.long_context import built_in
 from backend.engine import Lab
-from backend.evaluation.recall import Reader
+from backend.evaluation.reader import Reader
 from backend.inference.control import Control
 from backend.record.results import RESULTS
 from backend.settings import RunSettings

@@ -3,8 +3,7 @@
 import re
 from pathlib import Path
 
-from backend.evaluation.headlines import headlines
-from backend.evaluation.report import BEGIN, END, read
+from backend.evaluation.report import BEGIN, END, headlines
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -16,7 +15,7 @@ def test_every_folder_of_code_is_named():
 
 
 def test_the_headlines_are_those_of_the_results():
-    assert README.partition(BEGIN)[2].partition(END)[0].strip() == headlines(read()).strip()
+    assert README.partition(BEGIN)[2].partition(END)[0].strip() == headlines().strip()
 
 
 def test_it_is_read_in_one_sitting():

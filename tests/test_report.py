@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from app import results
-from backend.evaluation.joint_rate import whole_list
+from backend.evaluation.experiments.joint_rate import beside
+from backend.evaluation.joint import whole_list
 from backend.evaluation.report import sections, text
-from backend.evaluation.report_joint import beside
 from backend.record.results import RESULTS
 
 LONG = ("longform.json", "longform_many.json", "pic_sft.json", "pic_sft_many.json", "longbench_write_long.json")
@@ -36,7 +36,7 @@ def test_every_file_has_its_section_or_is_withdrawn():
 def test_a_damaged_file_is_named_and_the_rest_is_shown(tmp_path):
     (tmp_path / "perplexity.json").write_text("{")
     found = {section.name: section.text for section in sections(tmp_path)}
-    assert "cannot be read" in found["perplexity"] and "Not measured yet" in found["joint"]
+    assert "cannot be read" in found["perplexity"] and "Not measured yet" in found["joint_rate"]
 
 
 def half(words: list[int], ended: list[bool]) -> float | None:

@@ -16,7 +16,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from app import __main__ as app
-from backend.evaluation import report
+from backend.evaluation.experiments import experiments
 from backend.record.results import RESULTS
 
 LONG = 300_000
@@ -179,8 +179,10 @@ def test_headlines_come_first_and_what_is_withdrawn_last(shown):
 
 def test_each_withdrawn_table_says_so_and_shows_no_figure(shown):
     rows = shown.rows("withdrawn", "table")
-    held = {file.relative_to(RESULTS).as_posix() for pattern in report.WITHDRAWN for file in RESULTS.glob(pattern)}
-    assert len(rows) == len(report.WITHDRAWN) and len(held) > 15
+    withdrawn = [each for each in experiments if each.withdrawn]
+    files = [RESULTS.glob(pattern) for each in withdrawn for pattern in each.files]
+    held = {file.relative_to(RESULTS).as_posix() for found in files for file in found}
+    assert len(rows) == len(withdrawn) and len(held) > 15
     for row in rows.values():
         assert row["why it is not shown"].startswith("being measured again: ")
     assert {name for row in rows.values() for name in row["files"].split(", ")} == held
@@ -189,7 +191,7 @@ def test_each_withdrawn_table_says_so_and_shows_no_figure(shown):
 
 
 def test_joint_rates_are_those_of_the_answers(shown):
-    rows = shown.rows("joint", "method")
+    rows = shown.rows("joint_rate", "method")
     files = sorted((RESULTS / "joint_rate" / "validation").glob("*.json"))
     assert set(rows) == {file.stem.replace("_", " ") for file in files}
     for file in files:
@@ -210,7 +212,9 @@ def in_length(answer: Mapping[str, Any]) -> bool:
 
 @pytest.mark.parametrize(
     ("section", "name"),
-    [("long-answers", "longform_many"), ("survey", "longform"), ("lengths-asked", "longbench_write")],
+    [
+        ("long_responses", "longform_many"), ("position_survey", "longform"), ("longbench_write", "longbench_write")
+    ],
 )
 def test_long_answers_are_those_of_the_answers(shown, section, name):
     found = recorded(f"{name}.json")["answers"]
@@ -260,10 +264,10 @@ def test_speed_and_ends_are_those_of_the_rounds(shown):
     bench = {(rate["case"], rate["context"]): rate["decode_rounds"] for rate in recorded("bench.json")["short"]}
     pairs = zip(bench["engine bf16", 2048], bench["transformers bf16", 2048], strict=True)
     ratio = median(ours / theirs for ours, theirs in pairs)
-    rows = shown.rows("speed", "decode, times transformers bf16")
+    rows = shown.rows("decode_speed", "decode, times transformers bf16")
     assert number(rows["engine bf16"]["2,048"]) == pytest.approx(ratio, abs=0.006)
     ends = recorded("endmark.json")
-    table = next(t["rows"][1:] for t in shown.tables if t["section"] == "endmark")
+    table = next(t["rows"][1:] for t in shown.tables if t["section"] == "eos_probe")
     assert len(table) == len(ends["rows"])
     for cells, row in zip(table, ends["rows"], strict=True):
         assert cells[:3] == [row["signal"], row["numbers"], row["reader"]]
@@ -271,14 +275,14 @@ def test_speed_and_ends_are_those_of_the_rounds(shown):
 
 
 def test_charts_draw_the_readings_and_are_read_in_either_theme(shown):
-    assert {"r-perplexity_novels", "r-perplexity", "r-perplexity_pydoc", "r-computation"} <= set(shown.charts)
+    assert {"r-perplexity", "r-perplexity-1", "r-perplexity-2", "r-compute_matched"} <= set(shown.charts)
     for chart in shown.charts.values():
         assert chart["paths"] == len(chart["lines"]) > 0
         light = min(map(int, re.findall(r"\d+", chart["ink"])[:3]))
         assert (light > 128) == shown.dark
     result = recorded("perplexity_novels.json")
     lines = {line["name"]: dict(zip(line["x"], line["y"], strict=True)) for line in
-             shown.charts["r-perplexity_novels"]["lines"]}  # fmt: skip
+             shown.charts["r-perplexity"]["lines"]}  # fmt: skip
     for policy in ("plain", "Λ"):
         found = fmean(nats(result, policy, 16384).values())
         assert lines[policy][16384] == pytest.approx(found, abs=0.002)

@@ -11,7 +11,7 @@ from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
 from backend.engine import Lab
-from backend.evaluation.length import Case, answers, prompts
+from backend.evaluation.experiments.length_control import Case, answers, prompts
 from backend.inference.signal import signal_rows
 from backend.methods import methods
 from backend.models import adapters, embedded

@@ -9,9 +9,9 @@ from policies import asking
 from reading import loaded, run
 
 from app import bench as app_bench
-from backend.evaluation import flatness, speed
-from backend.evaluation.report_speed import PARTS
-from backend.evaluation.speed import Bench, Case, Found, Stepping
+from backend.evaluation.bench import timing, ways
+from backend.evaluation.bench.timing import Bench, Case, Found, Stepping
+from backend.evaluation.experiments import constant_cost, experiments
 from backend.inference.model_runner import Runner
 from backend.positions import LambdaWindow, Plain, policy_of
 from backend.record import provenance as machine
@@ -21,7 +21,7 @@ from backend.settings import Watch
 
 @pytest.fixture
 def bench(monkeypatch) -> Bench:
-    monkeypatch.setattr(speed, "NEAR", (2, 3))
+    monkeypatch.setattr(timing, "NEAR", (2, 3))
     text = torch.randint(3, 100, (64,), generator=torch.Generator().manual_seed(1))
     return Bench(text, copy=1e9, products={torch.float32: 1e12}, tokens=4)
 
@@ -33,7 +33,7 @@ def small(tiny, monkeypatch) -> SimpleNamespace:
     def reference(precision, eager=False):
         return tiny("llama", attn_implementation="eager" if eager else "sdpa")
 
-    monkeypatch.setattr(speed, "reference", reference)
+    monkeypatch.setattr(ways, "reference", reference)
     return SimpleNamespace(load=lambda name, precision="bf16": loaded(tiny("llama"), precision))
 
 
@@ -43,17 +43,18 @@ def small(tiny, monkeypatch) -> SimpleNamespace:
 def test_the_engine_rotates_as_many_keys_for_a_token_however_long_the_text(tiny, bench, asked, rotations):
     runner = run(tiny("llama"))
     policy = policy_of(asking(**asked))
-    rows = [bench.case("engine", n, lambda: speed.engine_readers(runner, policy), runner)[0] for n in (32, 64)]
+    case = Case("engine", lambda: ways.engine_readers(runner, policy), runner)
+    rows = [bench.compare(n, [case])[0] for n in (32, 64)]
     assert [row.rotations for row in rows] == [rotations] * 2
-    assert all(row.cache == speed.engine_readers(runner, policy)[""].held() for row in rows)
+    assert all(row.cache == ways.engine_readers(runner, policy)[""].held() for row in rows)
 
 
 def test_algorithm_1_rotates_all_keys_for_a_token_and_transformers_one(tiny, bench):
     model, policy = tiny("llama"), policy_of(asking(pic="dynamic", ratio=4))
-    again = Case("again", lambda: speed.algorithm1_readers(model, policy, bench.room(64)), model)
-    plain, again = bench.compare(32, [speed.generate_case("fp32", model, 32), again])
-    written = 3 * (speed.WARM + bench.tokens)
-    assert again.rotations == 32 + speed.WARM + (written + 1) / 2
+    again = Case("again", lambda: ways.algorithm1_readers(model, policy, bench.room(64)), model)
+    plain, again = bench.compare(32, [ways.generate_case("fp32", model, 32), again])
+    written = 3 * (timing.WARM + bench.tokens)
+    assert again.rotations == 32 + timing.WARM + (written + 1) / 2
     config = model.config
     assert plain.rotations == 1
     assert plain.cache == 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * 32 * 4
@@ -64,7 +65,7 @@ def test_operations_of_reading_are_those_of_the_weights_and_of_what_each_token_s
     model = tiny("llama")
     policy = Plain() if window is None else LambdaWindow(window=window, sinks=2, limit=window)
     runner = run(model)
-    row = bench.case("engine", 32, lambda: {"": speed.engine_reader(runner, policy)}, runner)[0]
+    row = bench.compare(32, [Case("engine", lambda: {"": ways.engine_reader(runner, policy)}, runner)])[0]
     layers = sum(p.numel() for p in model.model.layers.parameters()) + model.model.norm.weight.numel()
     seen = [min(t + 1, 32 if window is None else window + 2) for t in range(32)]
     config = model.config
@@ -75,7 +76,7 @@ def test_operations_of_reading_are_those_of_the_weights_and_of_what_each_token_s
 
 def test_generate_goes_on_from_its_cache_by_exactly_so_many_tokens(tiny, bench):
     model = tiny("llama")
-    reader = speed.Generating(model)
+    reader = timing.Generating(model)
     reader.read(bench.text[:32])
     reader.write(3)
     reader.write(5)
@@ -91,7 +92,7 @@ def test_probes_are_read_with_too(tiny, bench):
     probe = runner.probe(Watch())
     probe.prefilled = lambda: looked.append("rows")
     probe.decoded = lambda: looked.append("token")
-    reader = speed.engine_reader(runner, Plain(), probe)
+    reader = ways.engine_reader(runner, Plain(), probe)
     reader.read(bench.text.repeat(40))
     reader.write(2)
     assert looked == ["rows"] * 5 + ["token"] * 2
@@ -145,7 +146,7 @@ def test_a_round_is_timed_after_some_tokens_to_warm_up(bench, monkeypatch):
     read, found = Stepping(lambda ids: torch.eye(9)[3], lambda: 0, lambda: 0), Found(Case("a", dict, model))
     read.token = torch.tensor(1)
     found.write(read, 4)
-    assert found.decode == [2] and found.written == 4 + speed.WARM
+    assert found.decode == [2] and found.written == 4 + timing.WARM
 
 
 def test_memory_is_ones_own_peak_above_what_was_there_before():
@@ -161,20 +162,20 @@ def test_memory_is_ones_own_peak_above_what_was_there_before():
 
 
 def test_attentions_are_left_out_where_they_do_not_fit(embedded):
-    (left,) = speed.left_out(embedded.model.config)
+    (left,) = ways.left_out(embedded.model.config)
     assert left["context"] == 8192 and "36 GB" in left["why"]
 
 
 def test_the_whole_bench_on_tiny_models_is_shown(small, bench, monkeypatch):
-    monkeypatch.setattr(speed, "NEAR", (2, 1))
+    monkeypatch.setattr(timing, "NEAR", (2, 1))
     monkeypatch.setattr(app_bench, "CONTEXTS", (16,))
     monkeypatch.setattr(app_bench, "LONG", (24, 32))
     monkeypatch.setattr(app_bench, "LONGEST", {"transformers": 32, "engine": 24})
-    monkeypatch.setattr(speed, "begun", lambda text, tokens, report: (bench, {"commit": "x"}))
+    monkeypatch.setattr(timing, "begun", lambda text, tokens, report: (bench, {"commit": "x"}))
     result = app_bench.measured(small, 4)
     short = {(row["case"], row["context"]): row for row in result["short"]}
     assert {case for case, _ in short} == {
-        "transformers bf16", "transformers fp32", speed.SEEING,
+        "transformers bf16", "transformers fp32", ways.SEEING,
         *(f"engine {name}{way}" for name in ("bf16", "fp32", "int8", "int4") for way in ("", ", probes")),
     }  # fmt: skip
     assert len(short) == 11
@@ -187,7 +188,7 @@ def test_the_whole_bench_on_tiny_models_is_shown(small, bench, monkeypatch):
         ("transformers bf16", 24), ("engine bf16", 24), ("engine bf16, Λ 2048", 24),
         ("transformers bf16", 32), ("engine bf16, Λ 2048", 32),
     ]  # fmt: skip
-    result["left_out"] = [{"case": speed.SEEING, "context": 8192, "why": "36 GB"}]
+    result["left_out"] = [{"case": ways.SEEING, "context": 8192, "why": "36 GB"}]
     result["page"] = {
         "written": 4,
         "prompt_tokens": 37,
@@ -195,8 +196,8 @@ def test_the_whole_bench_on_tiny_models_is_shown(small, bench, monkeypatch):
         "cost": {"engine": 0.0},
         "further": [{"written": 2, "prompt_tokens": 8190, "tokens_per_second": {"page": 1.5}, "cost": {"page": 0.25}}],
     }
-    page = PARTS["speed"].text({"bench.json": json.loads(json.dumps(result))})
-    assert f"Left out after 8,192 tokens: {speed.SEEING} (36 GB)." in page
+    page = experiments["decode_speed"].card({"bench.json": json.loads(json.dumps(result))}).text
+    assert f"Left out after 8,192 tokens: {ways.SEEING} (36 GB)." in page
     assert "8,190" in page and "1.50" in page and "without intervals, and not compared" in page
     assert all(f"{context}" in page for context in (16, 24, 32)) and "engine bf16, Λ 2048" in page
 
@@ -205,11 +206,9 @@ def test_lengths_are_set_beside_the_shortest_by_rounds(small):
     runner = Runner(small.load("embedded", "fp32"))
     text = torch.randint(3, 100, (2560,), generator=torch.Generator().manual_seed(0))
     said: list[str] = []
-    first, far = flatness.rows(runner, text, 64, [1536, 2560], 2, said.append)
+    first, far = constant_cost.rows(runner, text, 64, [1536, 2560], 2, said.append)
     assert said == ["window 64: 1,536 tokens read", "window 64: 2,560 tokens read"]
     assert (first["context"], far["context"], len(far["reading"]), len(far["writing"])) == (1536, 2560, 2, 2)
-    assert first["reading_over"] == first["writing_over"] == 1 and first["cache"] > 0
-    ratios = [mine / other for mine, other in zip(far["writing"], first["writing"], strict=True)]
-    assert far["writing_over"] == pytest.approx(sum(ratios) / 2)
-    level = PARTS["flatness"].text({"flatness.json": {"rows": [first, far]}})
+    assert first["cache"] > 0
+    level = experiments["constant_cost"].card({"flatness.json": {"rows": [first, far]}}).text
     assert "| 64 | 1,536 |" in level and "| 64 | 2,560 |" in level and f"{first['cache'] / 2**20:.1f} MiB" in level

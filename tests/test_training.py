@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerFast
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from backend.__main__ import main
-from backend.evaluation.length import prompts
+from backend.evaluation.experiments.length_control import prompts
 from backend.inference.embedding import SignalContext, signalling
 from backend.inference.embedding import attach as attach_signal
 from backend.inference.model_runner import Runner

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from statistics import median
 
-from backend.evaluation import report, rounding, visitors
+from backend.evaluation import report
+from backend.evaluation.experiments import experiments, rounding, visitors
 
 
 def test_as_many_write_at_once_as_alone_and_all_are_counted(lab, monkeypatch):
@@ -20,7 +21,9 @@ def test_as_many_write_at_once_as_alone_and_all_are_counted(lab, monkeypatch):
     asked = visitors.runs(7, 4)
     assert len({each.prompt for each in asked}) == 7 and asked[3].window and asked[5].pic == "dynamic"
     assert {each.method for each in asked} == {"ldpe", "none", "pre", "orpe"}
-    *_, result = visitors.evaluate(lab, asked, 2)
+    monkeypatch.setattr(visitors, "Lab", lambda: lab)
+    experiment = experiments["visitors"]
+    *_, result = experiment.measure(experiment.Options(visitors=7, written=4, rounds=2), None, str)
     assert counts == [1] * 7 + [4] * 7 * 2 * 2
     assert (result["visitors"], result["written"], len(result["rounds"])) == (7, 4, 2)
     assert all(value > 0 for each in result["rounds"] for value in each.values())
@@ -28,18 +31,21 @@ def test_as_many_write_at_once_as_alone_and_all_are_counted(lab, monkeypatch):
 
 def test_int4_is_asked_what_bf16_is_and_a_run_goes_on(lab, monkeypatch):
     monkeypatch.setattr(rounding, "TARGETS", (5, 9))
-    asked, seen, stream = ["Why is the sea salty?"], [], type(lab).stream
+    seen, stream = [], type(lab).stream
 
     def looked(self, settings, control=None):
         seen.append((settings.method, settings.precision, settings.target))
         return stream(self, settings, control)
 
     monkeypatch.setattr(type(lab), "stream", looked)
-    [result] = rounding.evaluate(lab, ["ldpe"], asked, None)
+    monkeypatch.setattr(rounding, "Lab", lambda: lab)
+    experiment = experiments["rounding"]
+    options = experiment.Options(method=("ldpe",), prompts=1)
+    [result] = experiment.measure(options, None, str)
     assert sorted(seen) == sorted(("ldpe", precision, target) for precision in ("bf16", "int4") for target in (5, 9))
     [row] = result["rows"]
     assert len(row["bf16"]) == len(row["int4"]) == 2 and row["prompts"] == 1
-    assert list(rounding.evaluate(lab, ["ldpe"], asked, result)) == []
+    assert list(experiment.measure(options, json.loads(json.dumps(result)), str)) == []
 
 
 def test_the_report_tells_both_with_what_they_rest_on(tmp_path):
@@ -51,7 +57,7 @@ def test_the_report_tells_both_with_what_they_rest_on(tmp_path):
     page = report.text(tmp_path)
     assert f"{median(range(2, 9)):.2f} (" in page and f"{median(range(7, 14)):.2f} (" in page
     assert page.count("; 7 rounds)") == 3
-    assert "of 40 tokens at once" in page and "`python -m x --written 40`" in page
+    assert "of 40 tokens at once" in page and "`python -m backend evaluate visitors --written 40`" in page
     [line] = [line for line in page.splitlines() if line.startswith("| `ldpe` |")]
     cells = [cell.strip() for cell in line.split("|")[2:-1]]
     # No errors, and 1 0 0 4 0 0 twice: five sixths of a token more.

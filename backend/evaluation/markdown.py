@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from backend.measures.bootstrap import Bounded
 
 UNKNOWN = "–"
-# Result files by their path.
-Results = Mapping[str, Any]
-
-
-class Part(NamedTuple):
-    """A section of the report. files: that it shows. command: makes them. text: Markdown of those there are."""
-
-    title: str
-    files: tuple[str, ...]
-    command: str
-    text: Callable[[Results], str]
 
 
 def figure(value: Any) -> str:

@@ -194,12 +194,6 @@ def _encoder() -> tuple[Any, Any]:
     return AutoTokenizer.from_pretrained(folder, local_files_only=True), model.eval().requires_grad_(False)
 
 
-def packages() -> None:
-    """ModuleNotFoundError, which says what to install, where a package of ROUGE and BERTScore is missing."""
-    for name in ("rouge_score.rouge_scorer", ENCODER):
-        _package(name)
-
-
 def _package(name: str) -> ModuleType:
     try:
         return import_module(name)

@@ -3,61 +3,46 @@
     python -m backend report
 
 Every figure is computed of the files alone, so that the same files give the same text. A difference is printed with its
-interval (95 %) and what it rests on, or not at all. A section is a function from the files to Markdown, in SECTIONS.
+interval (95 %) and what it rests on, or not at all. A section is the card of an experiment, in the registry's order.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
-from backend.evaluation import report_joint, report_reading, report_speed, report_writing
-from backend.evaluation.headlines import headlines
-from backend.evaluation.markdown import UNKNOWN, Part, Results, listed
+from backend.evaluation.card import PROMPTS, Card
+from backend.evaluation.experiment import Experiment, Results
+from backend.evaluation.experiments import experiments
+from backend.evaluation.markdown import UNKNOWN, listed, table
 from backend.record.results import RESULTS
 from backend.refused import Refused
 
 README = RESULTS.parents[1] / "README.md"
 BEGIN, END = "<!-- headlines: written by `python -m backend report` -->", "<!-- end of headlines -->"
 AGAIN = "Withdrawn: being measured again"
-TRAINED = "methods were trained on unequal numbers of texts and from unequal starts"
-# Tables whose figures are not shown, by patterns of their files: what they showed, and why.
-WITHDRAWN = {
-    "length/*.json": ("How near length methods end to their targets", TRAINED),
-    "pic_sft*.json": ("Long answers after training on long texts (PIC-SFT)", TRAINED),
-    "longbench_write_long.json": ("Answers to prompts for more than 2,000 words, after PIC-SFT", TRAINED),
-    "harness*.json": ("What adapters cost in multiple choice", f"{TRAINED}, and at most 80 questions were asked"),
-    "shapes.json": ("Which LoRA to ship", "24 answers, of which only the mean was kept, so that it has no interval"),
-}
 HEAD = """# Measured
 
 Made by `python -m backend report` of the files in this folder; not to be edited. The model is SmolLM2-135M-Instruct
 (135 million parameters, trained on 8,192 tokens) unless a section says otherwise. Intervals hold 95 % of draws of
 prompts or texts (percentile bootstrap, paired), or of a share are Wilson's. Where an interval holds the value of no
 difference, the rows are not distinguished. What does not rest on at least 100 prompts, or on six long texts, is no
-headline. What went wrong is in [LOG.md](LOG.md).
+headline. A command is printed as it was given then; some
+have other names now. What went wrong is in [LOG.md](LOG.md).
 """
 
 
 class Section(NamedTuple):
-    """name: for links. text: Markdown below the title."""
+    """name: for links. text: Markdown below the title. card: of an experiment whose results are there and can be shown.
+    command: what measures it."""
 
     name: str
     title: str
     text: str
-
-
-# A further measure needs a function from its files to Markdown; what most readers ask first stands in ORDER.
-PARTS: dict[str, Part] = {
-    **report_joint.PARTS,
-    **report_writing.PARTS,
-    **report_reading.PARTS,
-    **report_speed.PARTS,
-}
-ORDER = ("joint", "long-answers", "perplexity", "computation", "flatness", "speed", "endmark", "recall")
-SECTIONS = {name: PARTS[name] for name in dict.fromkeys((*ORDER, *PARTS))}
+    card: Card | None = None
+    command: str = ""
 
 
 def read(folder: Path = RESULTS) -> dict[str, Any]:
@@ -68,29 +53,39 @@ def read(folder: Path = RESULTS) -> dict[str, Any]:
 def sections(folder: Path = RESULTS, link: str = "") -> list[Section]:
     """Every section. link: what stands before a file's name where it is linked to."""
     results = read(folder)
-    found = [Section("headlines", "Headlines", headlines(results))]
-    found += [Section(name, part.title, _section(part, results, link)) for name, part in SECTIONS.items()]
-    found.append(Section("withdrawn", AGAIN, _withdrawn(folder, link)))
-    shown = {file for part in SECTIONS.values() for file in part.files}
-    others = [name for name in results if name not in shown and not _withdrawn_file(name)]
-    return [*found, Section("others", "Other files", _links(others, link))] if others else found
+    found = [_section(each, results, link) for each in experiments if not each.withdrawn]
+    others = [name for name in results if not any(_of(each, name) for each in experiments)]
+    return [
+        Section("headlines", "Headlines", _headlines(found)),
+        *found,
+        Section("withdrawn", AGAIN, _withdrawn(results, link)),
+        *([Section("others", "Other files", _links(others, link))] if others else []),
+    ]
+
+
+def headlines(folder: Path = RESULTS) -> str:
+    """What the lab shows, in a table, and in words what rests on too few prompts for it."""
+    return sections(folder)[0].text
 
 
 def text(folder: Path = RESULTS) -> str:
     """The whole report."""
-    parts = (f"## {section.title}\n\n{section.text.strip()}\n" for section in sections(folder))
-    return "\n".join([HEAD, *parts])
+    return _text(sections(folder))
 
 
 def write(folder: Path = RESULTS, readme: Path = README) -> None:
     """Write the report beside its files, and its headlines between their markers in the README."""
-    (folder / "README.md").write_text(text(folder), "utf-8")
+    found = sections(folder)
+    (folder / "README.md").write_text(_text(found), "utf-8")
     before, _, rest = readme.read_text("utf-8").partition(BEGIN)
     _, end, after = rest.partition(END)
     if not end:
         raise Refused(f"{readme} has no place for headlines: put {BEGIN} and {END} into it")
-    lines = headlines(read(folder)).strip()
-    readme.write_text(f"{before}{BEGIN}\n{lines}\n{end}{after}", "utf-8")
+    readme.write_text(f"{before}{BEGIN}\n{found[0].text.strip()}\n{end}{after}", "utf-8")
+
+
+def _text(found: Sequence[Section]) -> str:
+    return "\n".join([HEAD, *(f"## {section.title}\n\n{section.text.strip()}\n" for section in found)])
 
 
 def _read(file: Path) -> Any:
@@ -101,51 +96,67 @@ def _read(file: Path) -> Any:
     return found if isinstance(found, dict) else None
 
 
-def _section(part: Part, results: Results, link: str) -> str:
-    there = {name: results[name] for name in part.files if results.get(name)}
-    broken = (name for name in part.files if name in results and results[name] is None)
-    damaged = [f"{name} cannot be read: `{part.command}` makes it again." for name in broken]
+def _of(experiment: Experiment, name: str) -> bool:
+    return any(PurePath(name).match(pattern) for pattern in experiment.files)
+
+
+def _section(experiment: Experiment, results: Results, link: str) -> Section:
+    # In the order of the patterns, which is that of the rows.
+    names = dict.fromkeys(n for pattern in experiment.files for n in results if PurePath(n).match(pattern))
+    there = {name: results[name] for name in names if results[name]}
+    again = f"`{experiment.command}` makes it again."
+    notes = [f"{name} cannot be read: {again}" for name in names if results[name] is None]
+    card = None
     if not there:
-        return "\n\n".join(damaged or [f"Not measured yet: `{part.command}`"])
-    try:
-        words = part.text(there)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError) as error:
-        words = f"{', '.join(there)} cannot be shown ({type(error).__name__}): `{part.command}` makes it again."
-    return "\n\n".join([words.strip(), *damaged, _sources(there, link)])
+        notes = notes or [f"Not measured yet: `{experiment.command}`"]
+    else:
+        try:
+            card = experiment.card(there)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError) as error:
+            notes.insert(0, f"{', '.join(there)} cannot be shown ({type(error).__name__}): {again}")
+    parts = [f"*{experiment.question}*", card.text.strip() if card else "", *notes, _sources(there, link)]
+    return Section(experiment.name, experiment.title, "\n\n".join(filter(None, parts)), card, experiment.command)
+
+
+def _headlines(found: Sequence[Section]) -> str:
+    cards = [(each.command, each.card) for each in found if each.card]
+    rows = [
+        [what, much, f"`{command}`"] for command, card in cards for what, much in card.headlines if much != UNKNOWN
+    ]
+    shown = table(["what", "how much (95 %)", "command"], rows)
+    few = "\n".join(f"- {card.few}" for _, card in cards if card.few)
+    return f"{shown}\n\nNo headlines, as they rest on fewer than {PROMPTS} prompts:\n\n{few}" if few else shown
 
 
 def _sources(files: Results, link: str) -> str:
     """What made the files: a line for each command, with the files that it alone made."""
     made: dict[str, list[str]] = {}
     for name, found in files.items():
-        for line in _source(found):
-            made.setdefault(line, []).append(name)
-    return "\n".join(f"- {_links(dict.fromkeys(names), link)}: {line}" for line, names in made.items())
+        made.setdefault(_source(found), []).append(name)
+    return "\n".join(f"- {_links(names, link)}: {line}" for line, names in made.items())
 
 
-def _source(found: Mapping[str, Any]) -> Iterable[str]:
-    """What made a file, or each part of it: command, commit, date, machine."""
-    parts = [found] if "command" in found else [part for part in found.values() if isinstance(part, dict)]
-    for part in parts:
-        machine = part.get("machine") or {}
-        where = machine.get("gpu") or machine.get("processor") or ""
-        line = (str(part.get("commit", ""))[:10], str(part.get("date", ""))[:10], where)
-        earlier = ", resumed" if part.get("resumed_from") else ""
-        yield f"`{part.get('command', '')}` ({', '.join(filter(None, line))}{earlier})"
+def _source(found: Mapping[str, Any]) -> str:
+    """What made a file: command, commit, date, machine."""
+    machine = found.get("machine") or {}
+    where = machine.get("gpu") or machine.get("processor") or ""
+    line = (str(found.get("commit", ""))[:10], str(found.get("date", ""))[:10], where)
+    earlier = ", resumed" if found.get("resumed_from") else ""
+    return f"`{found.get('command', '')}` ({', '.join(filter(None, line))}{earlier})"
 
 
-def _withdrawn(folder: Path, link: str) -> str:
+def _withdrawn(results: Results, link: str) -> str:
     """Each withdrawn table: what it showed, that it is being measured again and why, and its files."""
-    rows = []
-    for pattern, (what, why) in WITHDRAWN.items():
-        names = sorted(file.relative_to(folder).as_posix() for file in folder.glob(pattern))
-        rows.append([what, f"being measured again: {why}", _links(names, link) or UNKNOWN])
+    rows = [
+        [
+            each.title, f"being measured again: {each.withdrawn}",
+            _links((name for name in results if _of(each, name)), link) or UNKNOWN,
+        ]
+        for each in experiments
+        if each.withdrawn
+    ]  # fmt: skip
     words = "The figures of these tables are not shown until they are measured anew; their files stay, to be checked."
     return f"{words}\n\n{listed(['table', 'why it is not shown', 'files'], rows)}"
-
-
-def _withdrawn_file(name: str) -> bool:
-    return any(Path(name).match(pattern) for pattern in WITHDRAWN)
 
 
 def _links(names: Iterable[str], link: str) -> str:

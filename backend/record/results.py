@@ -47,6 +47,11 @@ def keep(file: Path, result: dict[str, Any]) -> None:
         raise Refused(f"{file} cannot be written ({error.strerror}): give another --out") from error
 
 
+def as_kept(value: Any) -> Any:
+    """A value as a file gives it back."""
+    return json.loads(json.dumps(_rounded(value)))
+
+
 def counted(name: str, what: str, asked: int, count: int, why: str) -> str:
     """How many of a summary were asked for and how many counted, and why the others, if any, did not."""
     left = f"; {asked - count:,} not: {why}" if count < asked else ""

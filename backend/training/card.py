@@ -119,7 +119,7 @@ def _file(method: str) -> str:
 
 def _measured(method: str, before: bool) -> str:
     """before: whether figures of it were recorded, which are withdrawn."""
-    command = "longform --trained" if methods[method].compression else f"length --method {method}"
+    command = "pic_sft" if methods[method].compression else f"length_control --method {method}"
     command_line = f"{MEASURED}\n`python -m backend evaluate {command}`"
     if not before:
         return f"{command_line}: not yet.\n"

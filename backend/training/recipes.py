@@ -42,10 +42,10 @@ ADAPTERS = (
 SMOKE = (
     "-m backend distill --out .cache/smoke/corpus.jsonl --questions 48 --turns 2 --longest 60",
     "-m backend train --method ldpe --preset smoke --data .cache/smoke/corpus.jsonl --out .cache/smoke/ldpe",
-    "-m backend evaluate length --method ldpe --adapter .cache/smoke/ldpe --prompts 2 --ranges range "
-    "--out .cache/smoke",
+    "-m backend evaluate length_control --method ldpe --adapter .cache/smoke/ldpe --prompts 2 --ranges range "
+    "--out .cache/smoke/length.json",
 )
-SHAPES = (DISTILL, f"-m backend evaluate shapes --data {CORPUS} {{more}}")
+SHAPES = (DISTILL, f"-m backend evaluate lora_ablation --data {CORPUS} {{more}}")
 RECIPES = {"adapters": ADAPTERS, "smoke": SMOKE, "shapes": SHAPES}
 
 if __name__ == "__main__":

@@ -13,12 +13,14 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from backend.engine import Lab
 from backend.evaluation.experiments import blind, experiments, joint_rate
 from backend.evaluation.experiments.joint_rate import asked
-from backend.evaluation.joint import Answer, Compared, answer, rate, tolerance, whole_list
+from backend.evaluation.joint import Answer, Compared, answer, rate
 from backend.models import embedded
 from backend.models.pool import Models
 from backend.record.results import RESULTS
 from backend.settings import RunSettings, Watch
 from backend.splits import Prompt, fingerprint, prompts
+from backend.text.lists import whole_list
+from backend.text.units import tolerance
 
 GOOD = Answer(
     kind="questions", prompt="0", target=60, produced=61, text="It rains.", ids=[1, 2, 3], reason="eos", landed=False,

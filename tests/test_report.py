@@ -11,9 +11,9 @@ import pytest
 
 from app import results
 from backend.evaluation.experiments.joint_rate import beside
-from backend.evaluation.joint import whole_list
 from backend.evaluation.report import sections, text
 from backend.record.results import RESULTS
+from backend.text.lists import whole_list
 
 LONG = ("longform.json", "longform_many.json", "pic_sft.json", "pic_sft_many.json", "longbench_write_long.json")
 

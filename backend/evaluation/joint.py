@@ -9,21 +9,19 @@ base model's own text of as many tokens, or keeps less to the prompt, has no joi
 from __future__ import annotations
 
 import random
-import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from math import exp
 from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase
 
 from backend.engine import Lab
 from backend.evaluation.markdown import UNKNOWN, percent
 from backend.evaluation.quality import similarity
+from backend.inference.base_model import end_of
 from backend.measures.bootstrap import share
 from backend.measures.overlap import repetition
 from backend.models.pool import Loaded
@@ -31,21 +29,14 @@ from backend.refused import Refused
 from backend.settings import Method, RunSettings, Unit, Watch
 from backend.splits import Kind, Prompt, fingerprint
 from backend.steps import Finish, Step
+from backend.text.lists import whole_list
 from backend.text.prompt import end_ids, token_ids
-from backend.text.sentences import mark
-from backend.text.units import in_tokens, length
+from backend.text.units import in_tokens, length, tolerance
 
 # Tokens beyond the target after which an answer is cut: far outside every tolerance.
 BEYOND = 60
 PROBABLE, OTHERS = 0.05, (0.01, 0.1, 0.2)
 MORE_REPETITION, LESS_SIMILARITY = 1.1, 0.97
-LEAST: dict[Unit, int] = {"tokens": 3, "words": 1, "characters": 10}
-NUMBERS = {
-    word: number
-    for number, word in enumerate("two three four five six seven eight nine ten eleven twelve".split(), 2)
-} | {str(number): number for number in range(2, 31)}
-ANNOUNCED = re.compile(rf"\b({'|'.join(NUMBERS)})\b(?: [\w'’-]+){{1,8}}:\s*$", re.IGNORECASE | re.MULTILINE)
-ITEM = re.compile(r"^\s*(?:\d+[.)]|[-*•])\s+\S", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -91,23 +82,6 @@ class Answer:
         return self.in_length and self.own_end and self.real_end(probable)
 
 
-def tolerance(target: int, unit: Unit) -> float:
-    """How far a length may be from its target: 5 %, and at least 3 tokens, 1 word or 10 characters."""
-    return max(LEAST[unit], 0.05 * target)
-
-
-def whole_list(text: str) -> bool:
-    """Whether a list has as many items as the line before it announces; True where none does.
-
-    >>> whole_list("Here are three ways:\\n1. Walk.\\n2. Swim.")
-    False
-    """
-    for line in ANNOUNCED.finditer(text):
-        if len(ITEM.findall(text[line.end() :])) < NUMBERS[line[1].lower()]:
-            return False
-    return True
-
-
 def settings_of(method: Method, prompt: str, target: int, unit: Unit, landing: int, model: str) -> RunSettings:
     """The run of one answer: greedy, as the page opens."""
     expected = target if unit == "tokens" else in_tokens(target, unit)
@@ -146,12 +120,8 @@ def answer(lab: Lab, prompt: Prompt, settings: RunSettings) -> Answer:
 
 def described(base: Loaded, prompt: str, ids: Sequence[int], text: str) -> dict[str, Any]:
     """What the base model says of ids that answer a prompt, and their text's similarity to it, as fields of Answer."""
-    likely, place = _likely(base, prompt, ids), mark(text)
-    p_eos = float(likely[-1, end_ids(base)].exp().sum())
-    return {
-        "p_mark": None if place is None else _p_mark(base.tokenizer, ids, place, likely),
-        "p_eos": p_eos,
-        "p_line": p_eos + float(likely[-1, _line_ends(base.tokenizer)].exp().sum()),
+    likely = _likely(base, prompt, ids)
+    return end_of(base.tokenizer, end_ids(base), ids, likely)._asdict() | {
         "nats": -float(likely[range(len(ids)), list(ids)].sum()) if ids else 0.0,
         "similarity": similarity([text], [prompt]),
     }
@@ -163,19 +133,6 @@ def _likely(base: Loaded, prompt: str, ids: Sequence[int]) -> Tensor:
     before = token_ids(RunSettings(prompt=prompt), base.tokenizer)
     read = torch.cat([before, torch.tensor(ids, dtype=before.dtype)])[None].to(base.model.device)
     return torch.log_softmax(base.model(read, logits_to_keep=len(ids) + 1).logits[0].float().cpu(), -1)
-
-
-def _p_mark(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], place: int, likely: Tensor) -> float:
-    """Probability of the token that writes the character at `place` of the text."""
-    token = next(i for i in range(len(ids)) if len(tokenizer.decode(ids[: i + 1], skip_special_tokens=True)) > place)
-    return float(likely[token, ids[token]].exp())
-
-
-@cache
-def _line_ends(tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """Ids of the tokens that begin with a line's end."""
-    texts = tokenizer.batch_decode([[token] for token in range(len(tokenizer))])
-    return [token for token, text in enumerate(texts) if text.startswith("\n")]
 
 
 class Compared:

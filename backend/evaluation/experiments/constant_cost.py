@@ -124,8 +124,9 @@ class ConstantCost(Experiment):
 
 
 def _headlines(result: Result) -> Iterator[tuple[str, str]]:
-    if current(result):
-        far = max(row["context"] for row in result["rows"])
+    contexts = [row["context"] for row in result["rows"] if row["window"] == SHOWN]
+    if current(result) and contexts:
+        far = max(contexts)
         ways = {"prefill": "reading", "decode": "writing"}
         ratios = (f"{name} {estimate(*over_first(result, SHOWN, far, way), 'rounds')}" for name, way in ways.items())
         yield f"Time of a Λ token after {far:,} tokens over after 4,096", ", ".join(ratios)

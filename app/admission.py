@@ -111,7 +111,7 @@ class Admission(Queue):
             self.stopped = self._closing
 
     def close(self) -> None:
-        """Ends the tasks that serve all, and lets those who read be told so before their streams are cut."""
+        """Ends the tasks that serve all, and lets those who read hear of it before their streams are cut."""
         self._closing = True
         super().close()
         if self._loop is not None and not self._loop.is_closed():

@@ -190,9 +190,9 @@ def measured(models: Models, tokens: int) -> dict[str, Any]:
     """The engine beside transformers, after short contexts and long ones."""
     bench, head = timing.begun(ways.context_tokens(models), tokens, say)
     return provenance(seed=0) | head | {
-        "short": [timing.told(row, say) for row in ways.cases(models, bench, CONTEXTS)],
+        "short": [timing.reported(row, say) for row in ways.cases(models, bench, CONTEXTS)],
         "left_out": ways.left_out(models.load("embedded").model.config, CONTEXTS),
-        "long": [timing.told(row, say) for row in ways.long_cases(models, bench, LONG, WINDOWS, LONGEST)],
+        "long": [timing.reported(row, say) for row in ways.long_cases(models, bench, LONG, WINDOWS, LONGEST)],
     }
 
 

@@ -148,7 +148,7 @@ class View:
             "message": "" if finish is None else ended_words(finish, series.settings),
         }
         if not len(series):
-            return strip | (told(self.progress) if finish is None else {"produced": "0"})
+            return strip | (coming_words(self.progress) if finish is None else {"produced": "0"})
         target = series.target[-1]
         goal = series.settings.max_new_tokens if target is None else target
         done = len(series) if target is None else series.produced[-1]
@@ -210,7 +210,7 @@ def sentence(error: Exception, names: Mapping[str, str] = MappingProxyType({})) 
     return f"{words} Nothing you entered is lost: try again, or change the settings."
 
 
-def told(progress: Progress | None) -> dict[str, Any]:
+def coming_words(progress: Progress | None) -> dict[str, Any]:
     """What the figures say of a run that has written nothing yet."""
     if isinstance(progress, Waiting):
         return {"message": f"Waiting: {progress.before:,} before you" if progress.before else "Waiting: you are next"}

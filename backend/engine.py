@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from backend.failure import advice
 from backend.inference import chunks
 from backend.inference.base_model import BaseModel
 from backend.inference.beginnings import Beginning, Seen
@@ -29,10 +30,10 @@ from backend.models import adapters
 from backend.models.adapters import Adapter
 from backend.models.capabilities import Capabilities
 from backend.models.embedded import BUILDING
-from backend.models.pool import Loaded, Models, out_of_memory
+from backend.models.pool import Loaded, Models
 from backend.positions import policies, policy_of
 from backend.refused import Refused
-from backend.settings import MAX_LANDING, RunSettings, counted
+from backend.settings import MAX_LANDING, RunSettings
 from backend.steps import Finish, Logits, Prefilling, Progress, Reading, Reason, Step
 from backend.text.prompt import Prompt, TextStream, end_ids, prompt
 from backend.text.sampling import Choice, Chooser
@@ -188,7 +189,7 @@ class _Run:
             if isinstance(error, Refused) and not self.response.tokens:
                 raise
             log.error("a run failed", exc_info=error)
-            yield self._finish("error", message=_advice(error, self.response.tokens))
+            yield self._finish("error", message=advice(error, self.response.tokens))
 
     def _written(self) -> Asks:
         if self.control.stopped:
@@ -389,17 +390,3 @@ class _Run:
             yield "the cap came while the model was thinking: raise it, or switch thinking off"
         if self.response.thought and not self.settings.thinking and not switches(self.response.tokenizer):
             yield "the model's template cannot switch thinking off"
-
-
-def _advice(error: Exception, tokens: int) -> str:
-    """What ended a run after `tokens` tokens, and what to do about it."""
-    written = counted(tokens, "tokens")
-    if out_of_memory(error):
-        return (
-            f"Memory ran out after {written}: choose a lower cap on new tokens, a shorter prompt, a Λ window "
-            "or a smaller model."
-        )
-    if isinstance(error, FloatingPointError):
-        return str(error)
-    what = f"{type(error).__name__}: {error}".splitlines()[0].rstrip(".: ")
-    return f"The run failed after {written} ({what}): try again, or change the settings."

@@ -80,7 +80,7 @@ def line(
 
 
 def marks(x, y, name: str, marker: dict[str, Any], hover: str) -> dict[str, Any]:
-    """A trace of points. hover: what is told of one, or "" for nothing."""
+    """A trace of points. hover: what is said of one, or "" for nothing."""
     trace = {"type": "scatter", "mode": "markers", "x": x, "y": y, "name": name, "marker": marker}
     return trace | ({"hovertemplate": hover} if hover else {"hoverinfo": "skip"})
 

@@ -18,7 +18,7 @@ from app.runs import Run, Runs
 from app.series import RunSeries
 from app.share import settings_of
 from app.tabs.generate import Adapters
-from app.view import View, ended_words, ending, follow_all, sentence, told
+from app.view import View, coming_words, ended_words, ending, follow_all, sentence
 from backend.inference.control import Control
 from backend.methods import methods
 from backend.models.capabilities import Capabilities
@@ -264,7 +264,7 @@ def _figures(runs: Sequence[RunSeries], coming: Progress | None) -> dict[str, An
         "message": " ".join(
             f"{one.name}, {one.words}: {_lowered(ended_words(finish, one.settings))}" for one, finish in ended
         )
-        or (told(coming)["message"] if coming else ""),
+        or (coming_words(coming)["message"] if coming else ""),
     }
 
 

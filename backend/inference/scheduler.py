@@ -79,8 +79,8 @@ class _Row:
     """A run under way. changed: notified of its events. reads: what it waits for, several: whether it asked for a list.
     asked: somebody waits for its next event. left: nobody will again. slow: a step did not wait for it. chunks: read
     so far. bytes: of memory that it may need; begun: whether it has them; passed: how many began before it that came
-    later. stopped: whether it is to end. tells: whether it is followed while it waits; before: how many it was told
-    that waited before it."""
+    later. stopped: whether it is to end. tells: whether it is followed while it waits; before: how many waited
+    before it, as far as its reader knows."""
 
     run: Asks
     changed: threading.Condition

@@ -293,7 +293,7 @@ def _of(model: PreTrainedModel | Runner) -> PreTrainedModel:
     return model.model if isinstance(model, Runner) else model
 
 
-def told(row: Speed, say: Say) -> Row:
+def reported(row: Speed, say: Say) -> Row:
     """A case as it is kept; it is said as it comes."""
     say(f"{row.case}, {row.context:,} tokens: {row.prefill:,.0f} read and {row.decode:.1f} written a second")
     return asdict(row)

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import Field
 
 from backend.evaluation.bench.throughput import PLAIN, current, throughput, times
-from backend.evaluation.bench.timing import begun, told
+from backend.evaluation.bench.timing import begun, reported
 from backend.evaluation.bench.ways import LONG, WINDOWS, context_tokens, long_cases
 from backend.evaluation.card import Card
 from backend.evaluation.experiment import Experiment, Flags, Result, Results, Say
@@ -46,7 +46,7 @@ class DecodeSpeed(Experiment):
         bench, head = begun(context_tokens(models), options.tokens, say)
         rows: list[dict[str, Any]] = []
         for row in long_cases(models, bench, options.contexts, options.windows):
-            rows.append(told(row, say))
+            rows.append(reported(row, say))
             yield head | {"long": rows}
 
     def card(self, results: Results) -> Card:

@@ -25,7 +25,7 @@ from backend.evaluation.bench.timing import (
     begun,
     cache_bytes,
     held,
-    told,
+    reported,
 )
 from backend.evaluation.bench.ways import algorithm1_case, engine_cases, window_case
 from backend.evaluation.card import Card
@@ -176,7 +176,7 @@ class GpuSpeed(Experiment):
         shapes: dict[str, list[dict[str, Any]]] = {}
         for shape in asked:
             for row in cases(shape, device, bench, options.contexts, options.windows, say):
-                shapes.setdefault(shape, []).append(told(row, say))
+                shapes.setdefault(shape, []).append(reported(row, say))
                 yield head | {"shapes": shapes}
 
     def card(self, results: Results) -> Card:

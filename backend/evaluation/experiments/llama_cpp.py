@@ -19,7 +19,7 @@ import torch
 from pydantic import Field
 
 from backend.evaluation.bench.throughput import throughput
-from backend.evaluation.bench.timing import Bench, Case, Speed, begun, cache_bytes, told
+from backend.evaluation.bench.timing import Bench, Case, Speed, begun, cache_bytes, reported
 from backend.evaluation.bench.ways import context_tokens, engine_readers
 from backend.evaluation.card import Card
 from backend.evaluation.experiment import Experiment, Flags, Result, Results, Say
@@ -95,7 +95,7 @@ class LlamaCpp(Experiment):
         with tempfile.TemporaryDirectory() as work:
             gguf = embedded.original(Path(work))
             bench, head = begun(context_tokens(models), options.tokens, say)
-            yield head | {"short": [told(row, say) for row in cases(models, gguf, bench)]}
+            yield head | {"short": [reported(row, say) for row in cases(models, gguf, bench)]}
 
     def card(self, results: Results) -> Card:
         return Card(throughput(results))

@@ -164,5 +164,5 @@ def _curve(result: Result, readings: Sequence[Row], policy: str) -> Curve:
         at = {place: sum(nats[place]) / len(nats[place]) for place in sorted(nats)}
         return Curve(policy, list(at), [round(min(value, CEILING), 3) for value in at.values()])
     row: Row = next((row for row in result["perplexity"] if row["policy"] == policy), {})
-    told = {int(key.replace(",", "")): value for key, value in row.items() if key != "policy" and value}
-    return Curve(policy, list(told), [round(min(log(value), CEILING), 3) for value in told.values()], "markers")
+    known = {int(key.replace(",", "")): value for key, value in row.items() if key != "policy" and value}
+    return Curve(policy, list(known), [round(min(log(value), CEILING), 3) for value in known.values()], "markers")

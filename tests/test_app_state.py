@@ -403,7 +403,7 @@ def test_layer_head_and_compressions_are_those_of_the_chosen_model(tiny_folder):
     *_, layer, head, first, second, _, _ = of_compare(mpt, "fp32", 12, 1, "dynamic", "none", "ntk", "naive").values()
     assert layer["choices"] == [("0", 0), ("1", 1), ("2", 2)] and layer["value"] == 0
     assert len(head["choices"]) == 4 and "value" not in head
-    assert first["choices"] == second["choices"] == [("Plain", "none")]
+    assert first["choices"] == second["choices"] == [("Plain", "none"), ("StreamingLLM", "streaming_llm")]
     assert first["value"] == "none" and "value" not in second
 
 
@@ -512,7 +512,7 @@ def test_ways_to_read_that_a_model_does_not_allow_are_not_offered_and_say_why(ti
     mpt = str(tiny_folder("mpt"))
     *_, of_long = handlers("describe", Runs(), ["embedded", mpt])
     *_, ways = of_long(mpt, "fp32", 0, 0, ["Λ", "NTK PIC"]).values()
-    assert ways["choices"] == ["Plain", "Λ", "Λ without sinks", "Truncation"] and ways["value"] == ["Λ"]
+    assert ways["choices"] == ["Plain", "Λ", "Λ without sinks", "Truncation", "StreamingLLM"] and ways["value"] == ["Λ"]
     assert "no RoPE base" in ways["info"] and "no position ids" in ways["info"]
     *_, ways = of_long("embedded", "bf16", 0, 0, ["Λ"]).values()
     assert len(ways["choices"]) == 7 and ways["info"] is None

@@ -65,7 +65,7 @@ def test_page_terminal_and_api_offer_it(method):
     target, _, _, limit = controls._aims(method.name)
     assert (target["interactive"], limit["visible"]) == (method.bound == "target", method.bound == "limit")
     assert parser().parse_args(["generate", "--prompt", "x", "--method", method.name]).method == method.name
-    assert parser().parse_args(["evaluate", "length", "--method", method.name]).method == [method.name]
+    assert parser().parse_args(["evaluate", "joint_rate", "--method", method.name]).method == method.name
     signature = inspect.signature(endpoint(None, None), eval_str=True)
     assert method.name in get_args(signature.parameters["method"].annotation)
     assert method.name in RunSettings.model_json_schema()["properties"]["method"]["enum"]

@@ -332,7 +332,7 @@ def test_long_texts_are_trained_on_under_their_positions(tmp_path, method, kind)
     adapter = training.train(tiny_loaded(), letters(), settings, tmp_path / method, str)
     assert Adapter.load(adapter.path).method == method and adapter.longform == settings.longform
     card = (adapter.path / "README.md").read_text()
-    assert "evaluate longform --trained" in card and ("compression by 4" in card) == (kind != "none")
+    assert "evaluate pic_sft" in card and ("compression by 4" in card) == (kind != "none")
 
 
 # The loop

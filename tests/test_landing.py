@@ -104,7 +104,8 @@ def test_the_base_model_judges_as_transformers_do(lab, policy):
     base = BaseModel(runner, policy, prompt, 200)
 
     def asked():
-        yield (yield from base.judge(written, tails))
+        # A list would be taken for what it wants read.
+        yield tuple((yield from base.judge(written, tails)))
 
     [found] = runner.scheduler.stream(asked())
     for tail, likely in zip(tails, found, strict=True):

@@ -65,17 +65,16 @@ def endpoint(
     ) -> Iterator[dict[str, Any]]:
         """Runs the model and streams the run.
 
-        Each update, and the result, is an object: `progress` (null once there are tokens; before, {before}, how many
-        runs waited before this one, or {read, total}, tokens of the prompt); `text` so far; `finish` (null until the
-        end, then reason, tokens, words, characters, signed error, thinking, thinking_tokens, seconds,
-        tokens_per_second, cache_bytes and message); `steps`, one entry a new token since the last update (all of them
-        in the result) with index, token, text, p and p_eos as drawn with, p_model and p_eos_model as the model has
-        them, spread (the model's own entropy), context, attended, wanted, goal, remaining, seconds and thinking
+        Each update, and the result, is an object: `progress` (until the first token {before}, runs that wait ahead of
+        this one, or {read, total}, tokens of the prompt that were read, of how many; then null); `text` so far;
+        `finish` (null until the end, then reason, tokens, words, characters, signed error, thinking, thinking_tokens,
+        seconds, tokens_per_second, cache_bytes and message); `steps`, one entry a new token since the last update (all
+        of them in the result) with index, token, text, p and p_eos as drawn with, p_model and p_eos_model as the model
+        has them, spread (the model's own entropy), context, attended, wanted, goal, remaining, seconds and thinking
         (whether the token is of the thinking, which `text` leaves out); with probes also entropy of every layer and
         head, state (first layer's output), logits of one head by perceived distance, and on the first step reading
         (what was seen while the prompt was read), as in a saved trace: long arrays are {shape, f16}, base64 of
-        little-endian float16.
-        window: null is plain attention. Settings that cannot run are refused with a sentence.
+        little-endian float16. window: null is plain attention. Settings that cannot run are refused with a sentence.
         """
         given = {name: value for name, value in locals().items() if name in RunSettings.model_fields}
         watch = {"enabled": probes, "layer": layer, "head": head, "every": every}

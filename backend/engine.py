@@ -20,7 +20,7 @@ from backend.inference.beginnings import Beginning, Seen
 from backend.inference.control import Control
 from backend.inference.embedding import SignalContext
 from backend.inference.kv_cache import FramedCache, Stopped
-from backend.inference.landing import Fork, Landing
+from backend.inference.landing import Fork, Landing, widest
 from backend.inference.probes import Probe
 from backend.inference.scheduler import Asks, Read
 from backend.inference.signal import prompt_norms
@@ -33,7 +33,7 @@ from backend.models.embedded import BUILDING
 from backend.models.pool import Loaded, Models
 from backend.positions import policies, policy_of
 from backend.refused import Refused
-from backend.settings import MAX_LANDING, RunSettings
+from backend.settings import RunSettings
 from backend.steps import Finish, Logits, Prefilling, Progress, Reading, Reason, Step
 from backend.text.prompt import Prompt, TextStream, end_ids, prompt
 from backend.text.sampling import Choice, Chooser
@@ -108,13 +108,16 @@ class Lab:
             run.signal = SignalContext(adapter.settings, [len(ids)], [run.goal(run.wanted()) or 1], norms=norms)
         if settings.lands:
             unaimed = prompt(settings.model_copy(update={"method": "none"}), loaded.tokenizer).ids
-            base = BaseModel(run.runner, policy_of(settings), unaimed, len(unaimed) + settings.max_new_tokens)
+            base = BaseModel(
+                run.runner, policy_of(settings), loaded.tokenizer, ends, unaimed,
+                len(unaimed) + settings.max_new_tokens, lambda: run.control.stopped,
+            )  # fmt: skip
             run.landing = Landing(
                 loaded.tokenizer, run.chooser.ends, base, settings.landing, settings.seed, settings.goal_unit,
                 settings.max_new_tokens, lambda: run.control.stopped,
             )
         # The base model has a cache of its own, and each ending that is tried goes on from a copy.
-        caches = 2 + MAX_LANDING if run.landing else 1
+        caches = 2 + widest(settings.landing) if run.landing else 1
         room = len(ids) + settings.max_new_tokens
         needed = caches * run.runner.cache_bytes(policy_of(settings), room)
         yield from run.runner.scheduler.stream(run.asks(), needed, lambda: run.control.stopped, progress)
@@ -212,6 +215,8 @@ class _Run:
             wanted = self.wanted()
             goal = self.goal(wanted)
             planned = yield from self._planned(logits, cache, read[len(self.ids) :])
+            if self.control.stopped:
+                break
             choice = self.chooser.choose(logits, read, self._end_goal(goal), planned)
             if choice.token in self.chooser.ends:
                 reason, last = "eos", choice
@@ -265,7 +270,8 @@ class _Run:
         self, cache: FramedCache, probe: Probe | None
     ) -> Generator[Read | list[Read] | Prefilling, Tensor, tuple[Tensor | None, Reading | None]]:
         """Read the prompt in chunks; logits of its last row. Raises Stopped between chunks and, by layers, amid one."""
-        whole = self.settings.prefill == "paper"
+        framed = cache.policy.prompt_frame(np.arange(1), 1) is not None
+        whole = self.settings.prefill == "paper" and framed
         # What a signal adds to a prompt may hold its own target.
         begins = 0 if whole or self.signal is not None else self.asked.begins
         logits, seen = None, []

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app import charts, live, page, presets
+from app import charts, live, page, plans, presets
 from app.charts import live_charts, shown
 from app.charts.base import Chart, LiveChart, Tab, encode, figure
 from app.charts.drawing import room
@@ -487,3 +487,14 @@ def test_a_recorded_run_that_is_cut_short_is_stopped_there():
     assert ended.text == "".join(step.text for step in trace.steps[:20]) and view.ended
     view.cut_short(trace)
     assert view.series.finish is ended
+
+
+@pytest.mark.parametrize("chart", shown("long"), ids=lambda chart: chart.name)
+def test_a_chart_holds_as_many_texts_as_there_are_ways_to_read(chart):
+    ways = [text(9, name) for name in plans.POLICIES]
+    drawn = chart.draw(ways)
+    assert [row[0] for row in drawn.rows] == [way.label for way in ways]
+    lines = [trace for trace in drawn.data if trace.get("name") in plans.POLICIES]
+    assert len({(trace.get("line", {}).get("color"), trace.get("line", {}).get("dash")) for trace in lines}) in (
+        1, len(ways)
+    )  # fmt: skip

@@ -6,7 +6,7 @@ import torch
 from backend.engine import Lab
 from backend.inference.base_model import BaseModel, End, end_of
 from backend.inference.control import Control
-from backend.inference.landing import PROBABLE, REACH, Ending
+from backend.inference.landing import JUDGED, PROBABLE, REACH, Ending, distinct
 from backend.inference.model_runner import Runner
 from backend.models.pool import Models
 from backend.positions import LambdaWindow, Plain
@@ -96,29 +96,43 @@ def test_landing_on_the_cap_is_no_cut(tmp_path):
 
 @pytest.mark.parametrize("policy", [Plain(), LambdaWindow(Plain(), 16, 4, 16.0)])
 def test_the_base_model_judges_as_transformers_do(lab, policy):
-    loaded = lab.models.load("embedded", "fp32")
-    prompt = token_ids(ask(), loaded.tokenizer)
-    runner = lab.runner(ask())
-    tails = [loaded.tokenizer.encode(text) for text in ("It rains.", "Hello there", "Why not? Because it is late.")]
-    written = loaded.tokenizer.encode("Some words before. ")
-    base = BaseModel(runner, policy, prompt, 200)
+    loaded, runner = lab.models.load("embedded", "fp32"), lab.runner(ask())
+    tokenizer, ends = loaded.tokenizer, end_ids(loaded)
+    prompt = token_ids(ask(), tokenizer)
+    texts = ("It rains.", "Hello there", "Why not? Because it is late.", "", "A.", "Yes, it is one!")
+    tails = [tokenizer.encode(text) for text in texts]
+    answer = tokenizer.encode("Some words before. ")
+    base = BaseModel(runner, policy, tokenizer, ends, prompt, 200)
 
     def asked():
         # A list would be taken for what it wants read.
-        yield tuple((yield from base.judge(written, tails)))
+        yield tuple((yield from base.judge([], answer, tails)))
 
     [found] = runner.scheduler.stream(asked())
-    for tail, likely in zip(tails, found, strict=True):
-        assert likely.shape[0] == len(tail) + 1
+    assert len(found) == len(tails)
+    for tail, (end, nats) in zip(tails, found, strict=True):
         cache, rows = runner.beside(None).cache(policy), []
-        for token in [*prompt.tolist(), *written, *tail]:
+        for token in [*prompt.tolist(), *answer, *tail]:
             rows.append(runner.beside(None).read(torch.tensor([token]), cache))
-        expected = torch.log_softmax(torch.stack(rows[-len(tail) - 1 :]), -1)
-        assert (likely - expected).abs().max() < 2e-3
         if isinstance(policy, Plain):
             with torch.inference_mode():
-                logits = loaded.model(torch.cat([prompt, torch.tensor([*written, *tail])])[None]).logits[0]
-            assert (likely - torch.log_softmax(logits[-len(tail) - 1 :], -1)).abs().max() < 2e-3
+                logits = loaded.model(torch.cat([prompt, torch.tensor([*answer, *tail])])[None]).logits[0]
+            assert (torch.stack(rows) - logits).abs().max() < 2e-3
+        expected = torch.log_softmax(torch.stack(rows[-len(tail) - 1 :]), -1)
+        assert nats == pytest.approx(-float(sum(expected[place, token] for place, token in enumerate(tail))), abs=1e-2)
+        assert end == pytest.approx(end_of(tokenizer, ends, [*answer, *tail], expected, len(answer)), abs=1e-3)
+
+
+def test_a_base_model_that_is_stopped_reads_no_further(lab):
+    loaded, runner = lab.models.load("embedded", "fp32"), lab.runner(ask())
+    prompt = torch.full((9_000,), 500)
+    base = BaseModel(runner, Plain(), loaded.tokenizer, end_ids(loaded), prompt, 9_100, lambda: True)
+
+    def asked():
+        yield tuple((yield from base.judge([], [], [[5, 6]])))
+
+    assert list(runner.scheduler.stream(asked())) == [()]
+    assert base._cache.length == 0
 
 
 def test_an_end_s_mark_is_that_of_its_last_sentence(lab):
@@ -213,6 +227,40 @@ def test_a_target_that_was_passed_is_ended_soon(lab):
         else:
             finish = event
     assert 30 <= finish.tokens <= 90 and finish.reason == "eos"
+
+
+def test_a_text_that_has_ended_is_ended_where_it_stands(tmp_path):
+    pieces = SCRIPTS["en"].split("|")
+    folder, control, tokens = str(scripted(tmp_path, pieces)), Control(), []
+    for event in Lab(Models([folder])).stream(
+        ask(prompt="Hm", model=folder, method="prompted", target=90, landing=2), control
+    ):
+        if isinstance(event, Step):
+            tokens.append(event.token)
+            if len(tokens) == 8:
+                control.retarget(8)
+        else:
+            finish = event
+    assert finish.text == "".join(pieces[:8]) and finish.landed and finish.error == 0
+
+
+def test_of_equal_endings_the_one_that_the_model_ended_counts():
+    drawn = Ending([1], [1], "It rains.", 0.0, True, 0, True)
+    for found in ([drawn, drawn._replace(own=False)], [drawn._replace(own=False), drawn]):
+        assert distinct(found) == [drawn]
+
+
+def test_the_last_tries_judge_no_more_endings_than_they_reserved(lab, monkeypatch):
+    """Every sentence's end near a far target is an ending: the base model reads the most hopeful of them alone."""
+    judged, judge = [], BaseModel.judge
+
+    def counted(self, thought, answer, tails):
+        judged.append(len(tails))
+        return judge(self, thought, answer, tails)
+
+    monkeypatch.setattr(BaseModel, "judge", counted)
+    run(lab, ask(method="prompted", prompt="Write one word sentences.", target=60, landing=8, max_new_tokens=90))
+    assert judged and max(judged) <= JUDGED
 
 
 def test_it_leaves_free_runs_alone(lab):

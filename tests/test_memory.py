@@ -75,7 +75,7 @@ def test_what_never_fits_is_refused_and_what_ended_is_given_back():
     held = Memory(10)
     scheduler, go = Scheduler(Nothing(), memory=held), threading.Event()
     go.set()
-    with pytest.raises(ValueError, match="choose a shorter prompt, a lower cap on new tokens or a Λ window"):
+    with pytest.raises(ValueError, match="choose a shorter prompt, a lower cap on new tokens, a Λ window or fewer"):
         next(scheduler.stream(waiting([], "x", go), 11))
     for _ in range(3):
         assert list(scheduler.stream(waiting([], "x", go), 10)) == ["here", "done"]

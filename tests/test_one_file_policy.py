@@ -42,6 +42,7 @@ LOOK = """
 import contextlib, io, json, typing
 from app import charts, controls, plans
 from app.api import endpoint
+from app.series import RunSeries
 from app.share import from_query, to_query
 from backend.__main__ import parser
 from backend.settings import RunSettings
@@ -56,7 +57,7 @@ print(json.dumps({
     "http": typing.get_args(typing.get_type_hints(endpoint(None, None))["pic"]),
     "page": [option["label"] for option in controls.pic_options(None)],
     "reading": plans.POLICIES["Even places"],
-    "sentence": charts.positions(asked, 20).summary,
+    "sentence": charts.live_charts["positions"].draw([RunSeries(asked, context=[20])]).summary,
 }))
 """
 

@@ -11,7 +11,8 @@ from app.charts.base import Chart, encode
 from app.charts.drawing import axes
 from app.presets import PRESETS
 from app.share import from_query, to_query
-from backend.settings import CAP, LONG_CAP, MAX_NEW_TOKENS, RunSettings
+from backend.methods import methods
+from backend.settings import CAP, MAX_NEW_TOKENS, RunSettings
 from tests.test_app_browser import CHARTS, LONG, address, demo, runs, visit  # noqa: F401
 
 VEILED = re.compile("ll-veiled")
@@ -98,7 +99,7 @@ def test_recorded_runs_wait_while_another_is_written(visit):  # noqa: F811
         ({"method": "orpe", "target": 200, "unit": "words"}, 600),
         ({"method": "orpe", "target": 2000, "unit": "characters"}, 1000),
         ({"method": "mnt_ldpe", "target": 900, "limit": 200}, 400),
-        ({"method": "sft_dynamic"}, LONG_CAP),
+        ({"method": "sft_dynamic"}, methods["sft_dynamic"].cap),
         ({"method": "ldpe", "target": 100_000}, MAX_NEW_TOKENS),
         ({"method": "ldpe", "target": 500, "max_new_tokens": 70}, 70),
         ({"method": "ldpe", "target": "500", "max_new_tokens": None}, 1000),

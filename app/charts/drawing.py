@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -88,9 +89,18 @@ def marks(x, y, name: str, marker: dict[str, Any], hover: str) -> dict[str, Any]
 def overlaid(
     runs: Sequence[RunSeries], draw: Callable[[str, RunSeries], Drawn | None]
 ) -> tuple[list[dict[str, Any]], list[list[Any]]]:
-    """Traces and table rows of several runs, each in its colour; draw: those of one, or None while it has nothing."""
-    drawn = [found for colour, run in zip(SERIES_COLOURS, runs, strict=False) if (found := draw(colour, run))]
-    return [trace for traces, _ in drawn for trace in traces], [row for _, row in drawn]
+    """Traces and table rows of several runs, each in its colour; draw: those of one, or None while it has nothing.
+
+    Where there are more runs than colours, the lines of the further ones are dashed.
+    """
+    data: list[dict[str, Any]] = []
+    rows: list[list[Any]] = []
+    for number, (colour, run) in enumerate(zip(cycle(SERIES_COLOURS), runs, strict=False)):
+        if found := draw(colour, run):
+            further = number >= len(SERIES_COLOURS)
+            data += [trace | {"line": trace["line"] | {"dash": "dash"}} if further else trace for trace in found[0]]
+            rows.append(found[1])
+    return data, rows
 
 
 def together(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -76,7 +77,7 @@ def _together(runs: Sequence[RunSeries]) -> Chart:
     """Mean attention logit of the watched head against perceived distance; of texts also where distances are capped."""
     layout = drawing.axes("perceived distance in tokens", "logit")
     data, rows = drawing.overlaid(runs, _mean)
-    for colour, run in zip(SERIES_COLOURS, runs, strict=False):
+    for colour, run in zip(cycle(SERIES_COLOURS), runs, strict=False):
         cap = policy_of(run.settings).limit
         if run.to_read and run.logits is not None and math.isfinite(cap):
             drawing.mark_x(layout, cap, colour, f"cap {cap:,.0f}", log=True, y=0.06)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,8 @@ def _together(runs: Sequence[RunSeries]) -> Chart:
     texts = of_texts(runs)
     layout = drawing.axes("first component", "second component")
     layout["hovermode"] = "closest"
-    tables = [(colour, run, *table(run)) for colour, run in zip(SERIES_COLOURS, runs, strict=False) if run.states]
+    coloured = zip(cycle(SERIES_COLOURS), runs, strict=False)
+    tables = [(colour, run, *table(run)) for colour, run in coloured if run.states]
     if sum(len(vectors) for *_, vectors, _ in tables) < 3:
         doing = "text is read" if texts else "model writes"
         return drawing.empty(layout, f"states appear while the {doing}", "Too few states for a PCA.")
@@ -73,7 +75,7 @@ def _together(runs: Sequence[RunSeries]) -> Chart:
     top = max(int(positions.max()) for _, _, positions, _, _ in tables)
     data: list[dict[str, Any]] = []
     rows: list[list[Any]] = []
-    for symbol, (colour, run, positions, vectors, _) in zip(SYMBOLS, tables, strict=False):
+    for symbol, (colour, run, positions, vectors, _) in zip(cycle(SYMBOLS), tables, strict=False):
         plane = drawing.rounded(model.transform(vectors), 3)
         drawn = points(plane, positions, run.name, symbol if texts else "circle", 0, top, bar=texts and not data)
         data.append(drawn if texts else drawn | {"marker": {"size": 5, "color": colour, "opacity": 0.75}})

@@ -236,8 +236,9 @@ def _frames(lab: Any, chosen: Sequence[RunSettings], run: Run) -> Iterator[Frame
         series = [view.series for view in views]
         for name, one in zip(texts, series, strict=False):
             texts[name] = text.pieces(one, texts[name])
-        parts = charts.parts(PLACE, series, next(frames)) if any(map(len, series)) else {}
-        coming = next((view.progress for view in views if view.progress), None)
+        parts = charts.parts(PLACE, series, next(frames))
+        # What one of them waits for is said while none writes.
+        coming = None if any(map(len, series)) else next((view.progress for view in views if view.progress), None)
         yield Frame(parts | {"compare": live.fill(**_figures(series, coming))}, dict(texts), running=True)
 
 

@@ -311,7 +311,7 @@ def _files(files: Files, parts: Parts, runs: Runs, store: Store, first: Trace | 
         try:
             return to_query(parts.form.settings(values))
         except ValueError as error:
-            raise toasts.refusal(sentence(error), "No link was made") from error
+            raise toasts.refusal(sentence(error, parts.form.labels), "No link was made") from error
 
     files.share.click(make_link, parts.form.inputs, [files.link], **QUIET).success(
         None, [files.link], None, js="(query) => LengthLab.share(query)"

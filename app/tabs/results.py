@@ -3,7 +3,8 @@ when the tab is opened."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from html import escape
 
 import gradio as gr
@@ -11,6 +12,7 @@ import gradio as gr
 from app import live, results
 from app.charts.base import encode
 from app.results import LINK
+from backend.evaluation.card import Figure
 from backend.evaluation.report import HEAD, Section, sections
 
 
@@ -42,11 +44,17 @@ def _markdown(name: str, text: str) -> gr.Markdown:
 
 
 def _figures(section: Section) -> None:
-    if section.card and section.card.figures:
+    if drawn := [*_drawn(section)]:
         with gr.Row(elem_classes=["ll-grid", "ll-large", "ll-results"]):
-            for number, figure in enumerate(section.card.figures):
-                name = f"r-{section.name}" + (f"-{number}" if number else "")
-                live.chart(name, figure.title, figure.hint, encode(results.drawn(figure)))
+            for number, (figure, chart) in enumerate(drawn):
+                live.chart(f"r-{section.name}" + (f"-{number}" if number else ""), figure.title, figure.hint, chart)
+
+
+def _drawn(section: Section) -> Iterator[tuple[Figure, str]]:
+    """The charts of a section; none of a figure whose numbers are damaged."""
+    for figure in section.card.figures if section.card else ():
+        with suppress(TypeError, ValueError, IndexError, ArithmeticError):
+            yield figure, encode(results.drawn(figure))
 
 
 def _contents(found: Sequence[Section]) -> str:

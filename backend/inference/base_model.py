@@ -6,14 +6,15 @@ It judges whether a text ends: of a sentence's end that a count alone asks for, 
 from __future__ import annotations
 
 import copy
-from collections.abc import Generator, Sequence
-from functools import cache
+from collections.abc import Callable, Generator, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
 from backend.inference.chunks import sizes
+from backend.inference.kv_cache import FramedCache
 from backend.inference.scheduler import Read
 from backend.positions import PositionPolicy
 from backend.text.sentences import mark
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from backend.inference.model_runner import Runner
+
+
+# Tails that are read in one step: others write meanwhile, and the logits of all their tokens are kept for so long.
+TOGETHER = 4
+_LINE_ENDS: MutableMapping[PreTrainedTokenizerBase, list[int]] = WeakKeyDictionary()
 
 
 class End(NamedTuple):
@@ -64,35 +70,61 @@ def _writes(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], place: int) 
     return last
 
 
-@cache
 def _line_ends(tokenizer: PreTrainedTokenizerBase) -> list[int]:
     """Ids of the tokens that begin with a line's end."""
-    texts = tokenizer.batch_decode([[token] for token in range(len(tokenizer))])
-    return [token for token, text in enumerate(texts) if text.startswith("\n")]
+    if tokenizer not in _LINE_ENDS:
+        texts = tokenizer.batch_decode([[token] for token in range(len(tokenizer))])
+        _LINE_ENDS[tokenizer] = [token for token, text in enumerate(texts) if text.startswith("\n")]
+    return _LINE_ENDS[tokenizer]
 
 
 class BaseModel:
-    """The base model that reads a run's tokens. prompt [n]: ids that ask for no length. room: most tokens in all."""
+    """The base model that reads a run's tokens.
 
-    def __init__(self, runner: Runner, policy: PositionPolicy, prompt: Tensor, room: int) -> None:
-        self._policy, self._prompt = policy, prompt
-        self._cache = runner.beside(None).cache(policy, room)
+    prompt [n]: ids that ask for no length. ends: ids of EOS. room: most tokens in all. stopped: whether the run is to
+    end.
+    """
+
+    def __init__(
+        self, runner: Runner, policy: PositionPolicy, tokenizer: PreTrainedTokenizerBase, ends: Sequence[int],
+        prompt: Tensor, room: int, stopped: Callable[[], bool] = lambda: False,
+    ) -> None:  # fmt: skip
+        self._runner, self._policy, self._prompt, self._room = runner.beside(None), policy, prompt, room
+        self._tokenizer, self._ends, self._stopped = tokenizer, [*ends], stopped
+        # It takes a while, which the loop of all runs does not have.
+        _line_ends(tokenizer)
+        self._cache: FramedCache | None = None
         self._next = torch.empty(0)
 
     def judge(
-        self, written: Sequence[int], tails: Sequence[Sequence[int]]
-    ) -> Generator[Read | list[Read], Any, list[Tensor]]:
-        """Log-probabilities [len(tail) + 1, vocabulary] of what may follow what is written, and each token of a tail
-        after it, for each of the tails. They are read in the same steps."""
-        if not tails:
-            return []
-        yield from self._follow(written)
-        found = yield [Read(torch.tensor(tail), copy.deepcopy(self._cache), every=True) for tail in tails]
-        return [torch.log_softmax(torch.cat([self._next[None], rows]).cpu(), -1) for rows in found]
+        self, thought: Sequence[int], answer: Sequence[int], tails: Sequence[Sequence[int]]
+    ) -> Generator[Read | list[Read], Any, list[tuple[End, float]]]:
+        """What it says of the end of an answer that goes on with each of the tails, and the nats of the tail's tokens.
+        thought: tokens before the answer. None of a run that is to end. Some tails are read in one step."""
+        found: list[tuple[End, float]] = []
+        cache = yield from self._follow([*thought, *answer])
+        for place in range(0, len(tails), TOGETHER):
+            some = tails[place : place + TOGETHER]
+            reads = [Read(torch.tensor(tail), copy.deepcopy(cache), every=True) for tail in some if tail]
+            rows = iter((yield reads) if reads else ())
+            if self._stopped():
+                return []
+            found += [self._judged(answer, tail, next(rows) if tail else None) for tail in some]
+        return found
 
-    def _follow(self, written: Sequence[int]) -> Generator[Read, Tensor, None]:
-        """Read what was written since."""
-        read = self._cache.length
-        rest = torch.cat([self._prompt, torch.tensor(written, dtype=self._prompt.dtype)])[read:]
-        for ids in rest.split(sizes(read, len(rest), self._policy.window)) if len(rest) else ():
-            self._next = yield Read(ids, self._cache)
+    def _judged(self, answer: Sequence[int], tail: Sequence[int], rows: Tensor | None) -> tuple[End, float]:
+        """rows [len(tail), vocabulary]: logits after each of its tokens."""
+        every = self._next[None] if rows is None else torch.cat([self._next[None], rows])
+        likely = torch.log_softmax(every.cpu(), -1)
+        end = end_of(self._tokenizer, self._ends, [*answer, *tail], likely, len(answer))
+        return end, -float(likely[range(len(tail)), list(tail)].sum())
+
+    def _follow(self, written: Sequence[int]) -> Generator[Read, Tensor, FramedCache]:
+        """Read what was written since, or a part of it where the run is to end."""
+        cache = self._cache = self._cache or self._runner.cache(self._policy, self._room)
+        rest = torch.cat([self._prompt, torch.tensor(written, dtype=self._prompt.dtype)])[cache.length :]
+        for ids in rest.split(sizes(cache.length, len(rest), self._policy.window)) if len(rest) else ():
+            if self._stopped():
+                break
+            self._next = yield Read(ids, cache)
+        return cache

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, count, cycle, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from backend.inference.base_model import BaseModel, End, end_of
+from backend.inference.base_model import BaseModel, End
 from backend.inference.embedding import SignalContext
 from backend.inference.kv_cache import FramedCache
 from backend.inference.scheduler import Read, together
@@ -44,6 +44,8 @@ TEMPERATURES = (0.5, 0.7, 0.9, 1.1)
 TOP_K = 20
 # Of endings that fit: what EOS weighs beside a token, and nats that a repeated 4-gram costs.
 EOS_WEIGHT, REPEATED, LEAST = 3.0, 4.0, 1e-9
+# Endings that the base model judges, the most hopeful first.
+JUDGED = 16
 # The base model's probability of a sentence's mark from which on it would have ended the sentence as well.
 PROBABLE = 0.05
 
@@ -98,9 +100,10 @@ class Fork(NamedTuple):
 class Landing:
     """The last tokens of one run.
 
-    tries: continuations written at first, one of them greedy. unit: what the goal counts. cap: most tokens in all.
-    stopped: whether the run is to end. planned: whether an end was found and is being written. own: whether the model
-    drew EOS there by itself. aim: the target in tokens under which the token given last is to be read.
+    tries: continuations written at first, one of them greedy; twice as many where these find no end. unit: what the
+    goal counts. cap: most tokens in all. stopped: whether the run is to end. planned: whether an end was found and is
+    being written. own: whether the model drew EOS there by itself. aim: the target in tokens under which the token
+    given last is to be read.
     """
 
     tokenizer: PreTrainedTokenizerBase
@@ -117,11 +120,12 @@ class Landing:
     _goal: int | None = None
     _plan: list[tuple[int, int | None]] = field(default_factory=list)
     _tried: list[int] = field(default_factory=list)
+    _over: bool = False
 
     def token(self, fork: Fork) -> Generator[Read | list[Read], Any, int | None]:
         """The token to write next, None while the end is far or cannot be found."""
         if fork.goal != self._goal:
-            self._goal, self._plan, self._tried, self.planned = fork.goal, [], [], False
+            self._goal, self._plan, self._tried, self._over, self.planned = fork.goal, [], [], False, False
         if not self._plan and self._due(fork):
             best = yield from self._best(fork)
             self._tried.append(len(fork.written))
@@ -137,9 +141,10 @@ class Landing:
 
     def _due(self, fork: Fork) -> bool:
         """Whether the target is near, and endings were not just tried in vain."""
-        left, since = self._left(fork), len(fork.written) - (self._tried[-1] if self._tried else 0)
+        left = self._left(fork)
         if self._tried:
-            return left >= 0 and (since >= PAUSE or left == 0 < since)
+            since = len(fork.written) - self._tried[-1]
+            return not self._over and (since >= PAUSE or left <= 0 < since)
         return left <= LATEST or (left <= REACH and (not fork.written or final(self._text(fork.written))))
 
     @property
@@ -149,30 +154,25 @@ class Landing:
 
     def _best(self, fork: Fork) -> Generator[Read | list[Read], Any, Ending | None]:
         """The best of the endings tried. Near the target the best there is; before, one that fits or none."""
-        times = len(self._tried)
-        warm = islice(chain((0.0,), cycle(TEMPERATURES)), min(self.tries * 2**times, MAX_LANDING))
+        times, last = len(self._tried), self._left(fork) < PAUSE
+        warm = islice(chain((0.0,), cycle(TEMPERATURES)), widest(self.tries) if times else self.tries)
         seeds = count(self.seed + MAX_LANDING * times)
         found = yield from together([
             self._try(fork, torch.Generator().manual_seed(seed), temperature)
             for seed, temperature in zip(seeds, warm, strict=False)
         ])  # fmt: skip
-        last = self._left(fork) < PAUSE
-        endings = {tuple(each.tokens): each for each in chain.from_iterable(found) if last or (each.near and each.own)}
-        judged = yield from self._judged(fork, [*endings.values()])
+        self._over = last
+        endings = [each for each in distinct(chain.from_iterable(found)) if last or (each.near and each.own)]
+        judged = yield from self._judged(fork, endings[:JUDGED])
         best = min(judged, key=lambda ending: ending.rank, default=None)
         return best if best is None or best.fits or last else None
 
     def _judged(self, fork: Fork, endings: Sequence[Ending]) -> Generator[Read | list[Read], Any, list[Ending]]:
         """The same with what the base model says of them."""
-        likely = yield from self.base.judge(fork.thought + fork.written, [ending.tokens for ending in endings])
-        known, ends = len(fork.written), [*self.ends]
-        return [
-            ending._replace(
-                end=end_of(self.tokenizer, ends, fork.written + ending.tokens, rows, known),
-                nats=-float(rows[range(len(ending.tokens)), ending.tokens].sum()),
-            )
-            for ending, rows in zip(endings, likely, strict=True)
-        ]
+        if self.stopped() or not endings:
+            return []
+        judged = yield from self.base.judge(fork.thought, fork.written, [ending.tokens for ending in endings])
+        return [ending._replace(end=end, nats=nats) for ending, (end, nats) in zip(endings, judged, strict=False)]
 
     def _try(self, fork: Fork, random: torch.Generator, temperature: float) -> Generator[Read, Tensor, list[Ending]]:
         """The sentences' ends near the target on one continuation, up to the first at which the model draws EOS."""
@@ -181,7 +181,8 @@ class Landing:
         high = round(fork.goal + tolerance(fork.goal, self.unit))
         aims: list[int] = []
         found: list[Ending] = []
-        ending: Ending | None = None
+        # It may have ended already.
+        ending = self._ending(fork, tokens, aims, text, len(tokens)) if tokens else None
         while True:
             check_finite(logits)
             # On the CPU the same draws on every device.
@@ -200,27 +201,42 @@ class Landing:
                 token = _chosen(likely.index_fill(0, ends, -torch.inf), random, temperature)
             tokens.append(token)
             text = self._text(tokens)
-            ending = self._ending(fork, tokens, aims, text)
-            aims.append(len(tokens) if ending is not None and ending.near else max(1, most))
+            ending = self._ending(fork, tokens, aims, text, max(1, most))
+            aims.append(ending.aims[-1] if ending is not None else max(1, most))
             if signal is not None:
                 signal.retarget(aims[-1])
             logits = yield Read(torch.tensor([token]), cache, None, signal)
 
-    def _ending(self, fork: Fork, tokens: list[int], aims: list[int], text: str) -> Ending | None:
-        """The end that a continuation has come to; None amid a sentence or far from the target."""
+    def _ending(self, fork: Fork, tokens: list[int], aims: list[int], text: str, aim: int) -> Ending | None:
+        """The end that a continuation has come to; None amid a sentence or far from the target. aim: of its last token,
+        unless it is near."""
         done, margin, before = length(self.unit, text, len(tokens)), tolerance(fork.goal, self.unit), len(fork.written)
         each, miss = rate(self.unit, done, len(tokens)), abs(done - fork.goal)
         if (fork.goal - done - margin) * each > SLACK or not final(text):
             return None
-        repeats = repeated(tokens) - repeated(fork.written)
-        return Ending(tokens[before:], [*aims, len(tokens)], text, miss * each, miss <= margin, repeats)
+        repeats, near, tail = repeated(tokens) - repeated(fork.written), miss <= margin, tokens[before:]
+        return Ending(tail, [*aims, len(tokens) if near else aim][: len(tail)], text, miss * each, near, repeats)
 
     def _left(self, fork: Fork) -> int:
         """Tokens to the target."""
-        return in_tokens(fork.goal, self.unit, self._text(fork.written), len(fork.written)) - len(fork.written)
+        text = "" if self.unit == "tokens" else self._text(fork.written)
+        return in_tokens(fork.goal, self.unit, text, len(fork.written)) - len(fork.written)
 
     def _text(self, tokens: Sequence[int]) -> str:
         return self.tokenizer.decode(tokens, skip_special_tokens=True)
+
+
+def widest(tries: int) -> int:
+    """Most continuations that are written at a time, where the first tries found no end."""
+    return min(2 * tries, MAX_LANDING)
+
+
+def distinct(endings: Iterable[Ending]) -> list[Ending]:
+    """The endings of different tokens, the most hopeful first."""
+    found: dict[tuple[int, ...], Ending] = {}
+    for ending in sorted(endings, key=lambda ending: (not ending.near, not ending.own, ending.miss)):
+        found.setdefault(tuple(ending.tokens), ending)
+    return [*found.values()]
 
 
 def _chosen(logits: Tensor, random: torch.Generator, temperature: float) -> int:

@@ -157,7 +157,8 @@ class Scheduler:
         if self.memory is not None and bytes > self.memory.total:
             raise Refused(
                 f"the prompt and its response may need {bytes / 2**30:.1f} GiB of memory and there are "
-                f"{self.memory.total / 2**30:.1f}: choose a shorter prompt, a lower cap on new tokens or a Λ window"
+                f"{self.memory.total / 2**30:.1f}: choose a shorter prompt, a lower cap on new tokens, a Λ window or "
+                "fewer endings to land on"
             )
         row = _Row(run, threading.Condition(self._lock), bytes, stopped, tells)
         self._join(row)

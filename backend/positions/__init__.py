@@ -29,9 +29,11 @@ class Asked(Protocol):
 
 
 def policy_of(settings: Asked) -> PositionPolicy:
-    """The policy that a run's settings ask for; with a ratio of 1, whoever heeds it compresses nothing and is plain."""
+    """The policy that a run's settings ask for; one that divides by a ratio of 1 is plain, if it does not scale
+    logits."""
     chosen: PositionPolicy = policies[settings.pic].of(settings)
-    if getattr(chosen, "ratio", None) == 1:
+    scaled = type(chosen).logit_scale is not PositionPolicy.logit_scale
+    if getattr(chosen, "ratio", None) == 1 and not scaled:
         chosen = Plain()
     if settings.window is None or chosen.window is not None:
         return chosen

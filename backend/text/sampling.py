@@ -44,7 +44,8 @@ class Chooser:
         self.prompt, self.ends = prompt, ends
         self.random = torch.Generator().manual_seed(settings.seed)
         self.greedy = settings.temperature < COLDEST
-        self._aimed = methods[settings.method].processor(prompt, ends) if ends else None
+        method = methods[settings.method]
+        self._aimed = method.processor(prompt, ends) if ends or not method.writes_end else None
         self._shaping = _shaping(settings, self._aimed, self.greedy)
 
     def choose(self, logits: Tensor, read: list[int], goal: int | None, planned: int | None = None) -> Choice:

@@ -103,13 +103,13 @@ def test_what_cannot_be_measured_is_said(tmp_path, capsys):
     (tmp_path / "o.json").write_text('{"settings": {}}')
     for arguments, words in (
         (["--policy", "spiral"], "there is no policy 'spiral'"),
-        (["--prompts", "0"], "give at least 1"),
-        (["--cap", "0"], "--cap 0: give at least 1"),
+        (["--prompts", "0"], "--prompts 0: input should be greater than or equal to 1"),
+        (["--cap", "0"], "--cap 0: input should be greater than or equal to 1"),
         (["--temperature", "-1"], "--temperature -1.0: input should be greater than or equal to 0\n"),
         (["--judge", "json:nothing"], "give MODULE:FUNCTION"),
         (["--data", str(tmp_path / "none.jsonl")], "cannot be read"),
         ([], "no result of this command"),
     ):
         out = tmp_path / ("o.json" if not arguments else "new.json")
-        assert main(["evaluate", "longform", "--out", str(out), *arguments]) == 2
+        assert main(["evaluate", "long_responses", "--out", str(out), *arguments]) == 2
         assert words in capsys.readouterr().err

@@ -109,7 +109,7 @@ class Experiment(ABC):
     def measure(self, options: Any, before: Result | None, say: Say) -> Iterator[dict[str, Any]]:
         """The result after each case, the last one whole. before: a result to go on from, whose cases are left out."""
         plan = self.plan(options, say)
-        rows = self._measured_before(before, plan.common) if before else []
+        rows = [] if before is None else self._measured_before(before, plan.common)
         done = {tuple(row[column] for column in self.key) for row in rows}
         for case in plan.cases:
             if not self.key or case.key not in done:

@@ -214,7 +214,7 @@ class _Run:
         while not self.control.stopped and logits is not None:
             wanted = self.wanted()
             goal = self.goal(wanted)
-            planned = yield from self._planned(logits, cache, read[len(self.ids) :])
+            planned = yield from self._planned(logits, cache, read)
             if self.control.stopped:
                 break
             choice = self.chooser.choose(logits, read, self._end_goal(goal), planned)
@@ -257,13 +257,13 @@ class _Run:
         return None if goal is None or self.response.thinking else goal + self.response.thought
 
     def _planned(
-        self, logits: Tensor, cache: FramedCache, response: list[int]
+        self, logits: Tensor, cache: FramedCache, read: list[int]
     ) -> Generator[Read | list[Read], Any, int | None]:
         if self.landing is None or self.response.thinking:
             return None
         self.landing.cap = self.settings.max_new_tokens - self.response.thought
         written, goal = self.text.tokens, self.control.goal(self.settings)
-        thought = response[: len(response) - len(written)]
+        thought = read[len(self.ids) : len(read) - len(written)]
         return (yield from self.landing.token(Fork(logits, cache, self.signal, written, thought, goal)))
 
     def _prefill(

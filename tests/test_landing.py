@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from backend.engine import Lab
-from backend.inference.base_model import BaseModel, End, end_of
+from backend.inference.base_model import PROBABLE, BaseModel, End, end_of
 from backend.inference.control import Control
-from backend.inference.landing import JUDGED, PROBABLE, REACH, Ending, distinct
+from backend.inference.landing import JUDGED, REACH, Ending, distinct
 from backend.inference.model_runner import Runner
 from backend.models.pool import Models
 from backend.positions import LambdaWindow, Plain

@@ -21,7 +21,7 @@ from torch import Tensor
 from backend.engine import Lab
 from backend.evaluation.markdown import UNKNOWN, percent
 from backend.evaluation.quality import similarity
-from backend.inference.base_model import end_of
+from backend.inference.base_model import PROBABLE, End, end_of
 from backend.measures.bootstrap import share
 from backend.measures.overlap import repetition
 from backend.models.pool import Loaded
@@ -35,7 +35,7 @@ from backend.text.units import in_tokens, length, tolerance
 
 # Tokens beyond the target after which an answer is cut: far outside every tolerance.
 BEYOND = 60
-PROBABLE, OTHERS = 0.05, (0.01, 0.1, 0.2)
+OTHERS = (0.01, 0.1, 0.2)
 MORE_REPETITION, LESS_SIMILARITY = 1.1, 0.97
 
 
@@ -75,7 +75,7 @@ class Answer:
 
     def real_end(self, probable: float = PROBABLE) -> bool:
         """Condition 3."""
-        return (self.p_line if self.p_mark is None else self.p_mark) >= probable and whole_list(self.text)
+        return End(self.p_mark, self.p_eos, self.p_line).probable >= probable and whole_list(self.text)
 
     def joint(self, probable: float = PROBABLE) -> bool:
         """Conditions 1 to 3 together."""

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 # Tails that are read in one step: others write meanwhile, and the logits of all their tokens are kept for so long.
 TOGETHER = 4
+# The base model's probability of a sentence's mark from which on it would have ended the sentence as well.
+PROBABLE = 0.05
 _LINE_ENDS: MutableMapping[PreTrainedTokenizerBase, list[int]] = WeakKeyDictionary()
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from backend.inference.base_model import BaseModel, End
+from backend.inference.base_model import PROBABLE, BaseModel, End
 from backend.inference.embedding import SignalContext
 from backend.inference.kv_cache import FramedCache
 from backend.inference.scheduler import Read, together
@@ -46,8 +46,6 @@ TOP_K = 20
 EOS_WEIGHT, REPEATED, LEAST = 3.0, 4.0, 1e-9
 # Endings that the base model judges, the most hopeful first.
 JUDGED = 16
-# The base model's probability of a sentence's mark from which on it would have ended the sentence as well.
-PROBABLE = 0.05
 
 
 class Ending(NamedTuple):

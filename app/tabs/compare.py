@@ -236,7 +236,9 @@ def _frames(lab: Any, chosen: Sequence[RunSettings], run: Run) -> Iterator[Frame
         series = [view.series for view in views]
         for name, one in zip(texts, series, strict=False):
             texts[name] = text.pieces(one, texts[name])
-        parts = charts.parts(PLACE, series, next(frames))
+        # Before the first token there is nothing new after the first frame, which empties the charts.
+        frame = next(frames)
+        parts = charts.parts(PLACE, series, frame) if frame == 1 or any(map(len, series)) else {}
         # What one of them waits for is said while none writes.
         coming = None if any(map(len, series)) else next((view.progress for view in views if view.progress), None)
         yield Frame(parts | {"compare": live.fill(**_figures(series, coming))}, dict(texts), running=True)

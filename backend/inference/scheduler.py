@@ -117,7 +117,7 @@ class _Row:
         self.reads, self.several = [], False
         try:
             found = self.run.throw(wrong) if wrong else self.run.send(answer)
-            # Told in passing: what is read next is asked for in the same step.
+            # Said in passing: what is read next is asked for in the same step.
             while isinstance(found, Prefilling):
                 self.events.append(found)
                 found = self.run.send(None)

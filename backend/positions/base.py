@@ -34,6 +34,12 @@ class Span(NamedTuple):
     group: str
 
 
+def recent_apart(t: IntArray, recent: int, near: str, far: str) -> list[Span]:
+    """All keys of queries t [n]: the last `recent`, the query included, in the group near, those before in far."""
+    start = np.maximum(0, t + 1 - recent)
+    return [Span(np.zeros_like(t), start, far), Span(start, t + 1, near)]
+
+
 class PositionPolicy:
     """Every token where it stands; a policy overrides what it bends.
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from backend.positions.base import FloatArray, IntArray, PositionPolicy, Span
+from backend.positions.base import FloatArray, IntArray, PositionPolicy, Span, recent_apart
 from backend.positions.rerope import log_scale
 
 NEAR, LEAKY = "near", "leaky"
@@ -30,8 +30,7 @@ class LeakyReRoPE(PositionPolicy):
     groups = (NEAR, LEAKY)
 
     def spans(self, t: IntArray) -> list[Span]:
-        near = np.maximum(0, t + 1 - self.recent)
-        return [Span(np.zeros_like(t), near, LEAKY), Span(near, t + 1, NEAR)]
+        return recent_apart(t, self.recent, NEAR, LEAKY)
 
     def query_frame(self, t: IntArray, group: str) -> FloatArray:
         frame = np.asarray(t, dtype=np.float64)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from backend.positions.base import FloatArray, IntArray, PositionPolicy, Span
+from backend.positions.base import FloatArray, IntArray, PositionPolicy, Span, recent_apart
 
 NEAR, RECTIFIED = "near", "rectified"
 
@@ -38,8 +38,7 @@ class ReRoPE(PositionPolicy):
         return self.recent
 
     def spans(self, t: IntArray) -> list[Span]:
-        near = np.maximum(0, t + 1 - self.recent)
-        return [Span(np.zeros_like(t), near, RECTIFIED), Span(near, t + 1, NEAR)]
+        return recent_apart(t, self.recent, NEAR, RECTIFIED)
 
     def query_frame(self, t: IntArray, group: str) -> FloatArray:
         return np.full(np.shape(t), float(self.recent)) if group == RECTIFIED else np.asarray(t, dtype=np.float64)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from backend.positions.base import FloatArray, IntArray, PositionPolicy, Span
+from backend.positions.base import FloatArray, IntArray, PositionPolicy, Span, recent_apart
 
 NEAR, GROUPED = "near", "grouped"
 
@@ -31,8 +31,7 @@ class SelfExtend(PositionPolicy):
     groups = (NEAR, GROUPED)
 
     def spans(self, t: IntArray) -> list[Span]:
-        near = np.maximum(0, t + 1 - self.recent)
-        return [Span(np.zeros_like(t), near, GROUPED), Span(near, t + 1, NEAR)]
+        return recent_apart(t, self.recent, NEAR, GROUPED)
 
     def query_frame(self, t: IntArray, group: str) -> FloatArray:
         frame = np.asarray(t, dtype=np.float64)

@@ -21,7 +21,7 @@ from app.runs import Runs
 from app.sessions import Sessions
 from app.shares import Shares
 from app.store import Store, Uploads
-from app.tabs import compare, generate, learn, long_context, results
+from app.tabs import compare, generate, lessons, long_context, results, try_it
 from app.tabs.generate import Adapters
 from app.visitors import Cookies
 
@@ -90,17 +90,21 @@ def build(lab: Any, adapters: Adapters, runs: Runs, concurrency: int = 1, shares
         gr.HTML(
             html_template=HEADER, js_on_load=THEME_SWITCH, head=live.HEAD, apply_default_css=False, elem_classes=["ll"]
         )
-        with gr.Tabs():
+        with gr.Tabs() as tabs:
+            with gr.Tab("Try it", id="try"):
+                tried = try_it.build(lab, runs, adapters)
             with gr.Tab("Generate", id="generate"):
                 parts = generate.build(lab, runs, adapters, store, demo.load)
+            try_it.leads_on(tried, parts.form, adapters, tabs)
             with gr.Tab("Compare", id="compare"):
-                compare.build(lab, runs, adapters, demo.load)
+                compared = compare.build(lab, runs, adapters, demo.load)
             with gr.Tab("Long context", id="long"):
-                long_context.build(lab, runs, demo.load)
+                read = long_context.build(lab, runs, demo.load)
             with gr.Tab("Results", id="results") as opened:
                 results.build(opened)
-            with gr.Tab("Learn", id="learn"):
-                learn.build()
+            with gr.Tab("Lessons", id="lessons"):
+                lessons.build()
+        lessons.panel(tabs, {"try": tried.stage, "compare": compared, "long": read})
         generated = endpoint(lab, runs, demo.unread)
         gr.api(generated, api_name="generate", api_description=described(generated), concurrency_id="model")
         demo.load(_restoring(parts), None, [*parts.form.inputs, parts.figures], **QUIET)

@@ -17,6 +17,7 @@ from app.frames import Frame
 from app.plans import NOTHING, NUMBER, POLICIES, WRITE, Task
 from app.runs import Runs
 from app.series import RunSeries
+from app.stage import Stage
 from app.view import sentence
 from backend.inference.control import Control
 from backend.models.capabilities import Capabilities
@@ -44,7 +45,7 @@ FIGURES = (
 NOTHING_READ = (RunSeries(RunSettings(prompt="…"), "Plain", to_read=1),)
 
 
-def build(lab: Any, runs: Runs, opens: Callable[..., Any]) -> None:
+def build(lab: Any, runs: Runs, opens: Callable[..., Any]) -> Stage:
     """Makes the tab where it is called. opens: the event of the page's opening."""
     choice = model.build(lab.models.names(), "l-", LAYER)
     with gr.Row(elem_classes=["ll-panel", "ll-common"]):
@@ -71,6 +72,8 @@ def build(lab: Any, runs: Runs, opens: Callable[..., Any]) -> None:
 
     inputs = [source, own, length, window, sinks, ratio, then, depth, policies, *choice.inputs]
     buttons.starts(runs, start, inputs, [stream], queue, "long")
+    names = ("source", "own", "length", "window", "sinks", "ratio", "then", "depth", "policies")
+    return Stage(dict(zip(names, inputs, strict=False)), "#l-go")
 
 
 def _text() -> tuple[gr.Radio, gr.Textbox]:

@@ -35,12 +35,12 @@ PAGE = STATIC / "page"
 # In this order: a part may use at once what those before it define.
 PARTS = (
     "loading", "palette", "stream", "drawing", "chart", "response", "clipboard", "figures", "choice", "waiting", "base",
-    "theme", "address",
+    "theme", "address", "tabs", "kept",
 )
 # What the components and the page's events call.
 NAMES = (
     "chart", "stream", "deliver", "response", "figures", "answers", "choice", "inRange", "waits", "gone", "refused",
-    "setTheme", "keptTheme", "share", "veil",
+    "setTheme", "keptTheme", "share", "veil", "tabs", "keep", "keeps", "keptForms", "keepRun", "keptRun",
 )
 SCRIPTS = ("plotly.js", "charts.js")
 HEAD = "".join(f'<script src="lab/{name}"></script>' for name in SCRIPTS)

@@ -64,8 +64,8 @@ class Slot:
         return [getattr(self, name) for name in OWN]
 
 
-def build(lab: Any, runs: Runs, adapters: Adapters, opens: Callable[..., Any]) -> None:
-    """Makes the tab where it is called. opens: the event of the page's opening."""
+def build(lab: Any, runs: Runs, adapters: Adapters, opens: Callable[..., Any]) -> dict[str, Any]:
+    """Makes the tab where it is called; returns its form's parts by name. opens: the event of the page's opening."""
     choice = model.build(lab.models.names(), "c-", LAYER)
     methods = _methods(adapters(choice.model.value))
     common, slots_shown, buttons = _common(choice)
@@ -85,6 +85,8 @@ def build(lab: Any, runs: Runs, adapters: Adapters, opens: Callable[..., Any]) -
     # What the methods that have one aim at stands in the same box.
     labels["limit"] = labels["target"]
     buttons.starts(runs, _comparing(lab, runs, labels), inputs, [stream], queue, "compare")
+    each = [f"{name}_{field}" for name in NAMES for field in OWN]
+    return dict(zip([*COMMON, "count", *each], inputs, strict=True))
 
 
 def _common(choice: ModelChoice) -> tuple[list[Any], gr.Radio, Buttons]:

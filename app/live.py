@@ -35,13 +35,13 @@ PAGE = STATIC / "page"
 # In this order: a part may use at once what those before it define.
 PARTS = (
     "loading", "palette", "stream", "drawing", "chart", "response", "clipboard", "figures", "choice", "waiting",
-    "runway", "lesson", "base", "theme", "address",
+    "runway", "lesson", "base", "theme", "address", "tabs", "kept",
 )
 # What the components and the page's events call.
 NAMES = (
     "chart", "stream", "deliver", "response", "figures", "answers", "choice", "inRange", "waits", "gone", "refused",
-    "setTheme", "keptTheme", "share", "veil", "runway",
-    "lesson", "runLesson",
+    "setTheme", "keptTheme", "share", "veil", "tabs", "keep", "keeps", "keptForms", "keepRun", "keptRun", "runway",
+    "lesson", "runLesson", "asksFor",
 )
 # The least target that the flag of a runway can be moved to.
 LEAST = 5

@@ -25,6 +25,8 @@ def encode(runs: Sequence[RunSeries], frame: int = 0) -> str:
         {
             "run": str(runs[0].run),
             "frame": frame,
+            "prompt": runs[-1].settings.prompt,
+            "lands": runs[-1].settings.lands,
             "unit": runs[-1].settings.goal_unit,
             "target": _target(runs[-1]),
             "span": _span(runs),

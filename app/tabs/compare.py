@@ -16,7 +16,6 @@ from app.numbers import in_range
 from app.runs import Run, Runs
 from app.series import RunSeries
 from app.share import settings_of
-from app.stage import Stage
 from app.tabs.generate import Adapters
 from app.view import View, coming_words, ended_words, ending, sentence
 from backend.inference.control import Control
@@ -63,8 +62,8 @@ class Slot:
         return [getattr(self, name) for name in OWN]
 
 
-def build(lab: Any, runs: Runs, adapters: Adapters, opens: Callable[..., Any]) -> Stage:
-    """Makes the tab where it is called. opens: the event of the page's opening."""
+def build(lab: Any, runs: Runs, adapters: Adapters, opens: Callable[..., Any]) -> dict[str, Any]:
+    """Makes the tab where it is called; returns its form's parts by name. opens: the event of the page's opening."""
     choice = model.build(lab.models.names(), "c-", LAYER)
     methods = _methods(adapters(choice.model.value))
     common, slots_shown, buttons = _common(choice)
@@ -84,8 +83,8 @@ def build(lab: Any, runs: Runs, adapters: Adapters, opens: Callable[..., Any]) -
     # What the methods that have one aim at stands in the same box.
     labels["limit"] = labels["target"]
     buttons.starts(runs, _comparing(lab, runs, labels), inputs, [stream], queue, "compare")
-    names = [*COMMON[len(model.NAMES) :], "count", *(f"{letter}.{name}" for letter in NAMES for name in OWN)]
-    return Stage(dict(zip(names, inputs[len(model.NAMES) :], strict=True)), "#c-go")
+    each = [f"{name}_{field}" for name in NAMES for field in OWN]
+    return dict(zip([*COMMON, "count", *each], inputs, strict=True))
 
 
 def _common(choice: ModelChoice) -> tuple[list[Any], gr.Radio, Buttons]:

@@ -15,7 +15,6 @@ from app.controls import Form
 from app.frames import Frame
 from app.numbers import in_range
 from app.runs import Runs
-from app.stage import Stage
 from app.tabs.generate import Adapters
 from app.view import View, coming_words, sentence
 from backend.inference.control import Control
@@ -67,15 +66,10 @@ class Lanes:
 
 @dataclass
 class Parts:
-    """The tab's components that events of the page touch; `inputs` are what `steered` takes, in this order."""
+    """The tab's components that events of the page touch. form: prompt, target, unit and finish, by name."""
 
-    inputs: list[Any]
+    form: dict[str, Any]
     inside: gr.Button
-
-    @property
-    def stage(self) -> Stage:
-        """For lessons."""
-        return Stage(dict(zip(("prompt", "target", "unit", "finish"), self.inputs, strict=True)), "#try-go")
 
 
 def build(lab: Any, runs: Runs, adapters: Adapters) -> Parts:
@@ -93,9 +87,11 @@ def build(lab: Any, runs: Runs, adapters: Adapters) -> Parts:
             live.charts(PLACE, [])
         stream = live.stream(recorded(shown) if shown else None)
     _steering(inputs[1], flag, runs)
+    veils = "(...values) => window.LengthLab?.asksFor(values)"
+    gr.on([part.change for part in inputs], None, inputs, None, js=veils, **QUIET)
     write = _writing(lab, runs, adapters)
     Buttons(PLACE, go, stop).starts(runs, write, inputs, [stream], queue, "try-steered")
-    return Parts(inputs, inside)
+    return Parts(dict(zip(("prompt", "target", "unit", "finish"), inputs, strict=True)), inside)
 
 
 def leads_on(parts: Parts, form: Form, adapters: Adapters, tabs: gr.Tabs) -> None:
@@ -107,7 +103,7 @@ def leads_on(parts: Parts, form: Form, adapters: Adapters, tabs: gr.Tabs) -> Non
         except ValueError as error:
             raise toasts.refusal(sentence(error, LABELS), "These settings were not taken over") from error
 
-    parts.inside.click(taken, parts.inputs, [tabs, *form.inputs], **QUIET)
+    parts.inside.click(taken, [*parts.form.values()], [tabs, *form.inputs], **QUIET)
 
 
 def _question(asked: RunSettings) -> tuple[list[Any], gr.Button, gr.Button]:

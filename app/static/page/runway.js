@@ -1,11 +1,13 @@
 // Lanes from nothing to beyond a target: what was written, where sentences end, the chance to end, and the flag at the
 // target, which the pointer and the arrow keys move. A value is {run, unit, target, span, lanes}.
+let asks = () => {};
+const asksFor = (values) => asks(values);
 function runway(element, props, trigger, watch) {
   const root = element.querySelector(".ll-runway");
   const track = root.querySelector(".ll-track"), flag = root.querySelector(".ll-flag");
   const scale = root.querySelector(".ll-scale"), spoken = root.querySelector(".ll-spoken");
   const least = Number(flag.getAttribute("aria-valuemin"));
-  let latest = { span: 1.5 * props.value, unit: "tokens", lanes: [] }, quiet = 0;
+  let latest = { span: 1.5 * props.value, unit: "tokens", lanes: [] }, asked = null, quiet = 0;
   const share = (value) => `${(100 * Math.min(1, value / latest.span)).toFixed(2)}%`;
 
   function lane({ name, produced, state, ends, chance, forecast, words }, index) {
@@ -67,8 +69,16 @@ function runway(element, props, trigger, watch) {
     trigger("input");
   }
 
+  // Veils what was written as long as the form asks for something else.
+  function compare() {
+    const { prompt, target, unit, lands } = latest;
+    const same = !asked || [prompt, target, unit, lands].every((value, i) => value === asked[i]);
+    root.closest(".ll-try")?.classList.toggle("ll-veiled", latest.lanes.length > 0 && !same);
+  }
+
   function receive(value) {
     latest = value;
+    compare();
     root.dataset.run = value.run;
     root.dataset.drawn = value.frame;
     draw();
@@ -93,6 +103,7 @@ function runway(element, props, trigger, watch) {
     // With a target beyond the runway the flag would stand at its end, and say nothing.
     if (!latest.lanes.length || props.value > latest.span) { latest = { ...latest, span: 1.5 * props.value }; draw(); } else place();
   });
+  asks = (values) => { asked = values; compare(); };
   draw();
   receives(root.dataset.name, receive);
 }

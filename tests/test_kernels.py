@@ -10,10 +10,11 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from llvmlite.binding import Linkage
 from reading import IDS, run
 
 from backend.inference.kernels import attention, decoder, rows
-from backend.inference.kernels.compiled import compiled
+from backend.inference.kernels.compiled import compiled, whole
 from backend.inference.kernels.number import exp, stored, wide
 from backend.inference.kernels.place import place
 from backend.inference.kernels.place import stored as memory
@@ -231,3 +232,21 @@ def test_rows_are_normed_and_gated_as_torch_does(dtype, count):
     gated = torch.empty(count, 48, dtype=dtype)
     rows.gated(2, memory(x), memory(gated))
     torch.testing.assert_close(gated, F.silu(x[:, :48]) * x[:, 48:], **tight)
+
+
+def test_machine_code_calls_its_own_copies_of_what_it_is_made_of():
+    """Else the process that compiles calls those that it compiled each for itself, and sums in another order than all
+    later ones, which take the code from the disk."""
+
+    @compiled
+    def deep(x, most):
+        return x[0] if most == 0 else x[most] + deep(x, most - 1)
+
+    @whole
+    def called(x):
+        return deep(x, len(x) - 1)
+
+    assert called(np.arange(5, dtype=np.float32)) == 10
+    [made] = called.overloads.values()
+    inside = [function for function in made.library.get_defined_functions() if "deep" in function.name]
+    assert inside and all(function.linkage == Linkage.internal for function in inside)

@@ -97,6 +97,8 @@ def build(lab: Any, adapters: Adapters, runs: Runs, concurrency: int = 1, shares
         with gr.Tabs() as tabs:
             with gr.Tab("Try it", id="try"):
                 tried = try_it.build(lab, runs, adapters)
+            with gr.Tab("Lessons", id="lessons"):
+                lessons.build()
             with gr.Tab("Generate", id="generate"):
                 parts = generate.build(lab, runs, adapters, store, demo.load)
             try_it.leads_on(tried, parts.form, adapters, tabs)
@@ -106,8 +108,6 @@ def build(lab: Any, adapters: Adapters, runs: Runs, concurrency: int = 1, shares
                 read = long_context.build(lab, runs, demo.load)
             with gr.Tab("Results", id="results") as opened:
                 results.build(opened)
-            with gr.Tab("Lessons", id="lessons"):
-                lessons.build()
         forms = {try_it.PLACE: tried.form, compare.PLACE: compared, long_context.PLACE: read}
         lessons.panel(tabs, {place: Stage(form, GO[place]) for place, form in forms.items()})
         generated = endpoint(lab, runs, demo.unread)

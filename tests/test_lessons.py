@@ -83,7 +83,7 @@ def test_a_box_that_a_tab_lacks_is_named(stages):
 @pytest.mark.parametrize("name", lessons())
 def test_a_lesson_runs_as_it_says(visit, name):  # noqa: F811
     lesson = lessons()[name]
-    visitor = visit("?tab=lessons")
+    visitor = visit(query="?tab=lessons")
     page = visitor.page
     page.click(f"[data-lesson={name}]")
     panel = page.locator(".ll-lesson")

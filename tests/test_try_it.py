@@ -22,7 +22,7 @@ TARGET = "#try-target input[type=number]"
 
 
 def opened(visit, **options):  # noqa: F811
-    return visit("?tab=try", **options)
+    return visit(query="?tab=try", **options)
 
 
 def test_what_opens_is_a_recorded_pair_that_shows_the_point():

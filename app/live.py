@@ -40,15 +40,17 @@ PARTS = (
 # What the components and the page's events call.
 NAMES = (
     "chart", "stream", "deliver", "response", "figures", "answers", "choice", "inRange", "waits", "gone", "refused",
-    "setTheme", "keptTheme", "share", "veil", "tabs", "keep", "keeps", "keptForms", "keepRun", "keptRun",
+    "setTheme", "keptTheme", "share", "veil", "tabs", "keep", "keeps", "keptForms", "keepRun", "keptRun", "underWay",
+    "saveTexts",
 )
 SCRIPTS = ("plotly.js", "charts.js")
 HEAD = "".join(f'<script src="lab/{name}"></script>' for name in SCRIPTS)
 
 
 def page_head() -> str:
-    """What the page's <head> needs before any component runs: the palettes. No address outside this server."""
-    return f"<script>window.LENGTH_LAB_PALETTES={json.dumps(PALETTES)}</script>"
+    """What the page's <head> needs before any component runs: palettes, connections. No address but this server's."""
+    connection = (STATIC / "connection.js").read_text("utf-8")
+    return f"<script>window.LENGTH_LAB_PALETTES={json.dumps(PALETTES)};\n{connection}</script>"
 
 
 def routes() -> list[Route]:

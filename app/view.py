@@ -57,16 +57,16 @@ class View:
         self._drawn: dict[str, float] = {}
 
     @classmethod
-    def begun(cls, trace: Trace) -> View:
+    def begun(cls, trace: Trace, past: Sequence[PastRun] = ()) -> View:
         """A recorded run of which nothing is shown yet."""
-        view = cls(trace.settings)
+        view = cls(trace.settings, past)
         view.series.training_length = trace.capabilities.get("training_length")
         return view
 
     @classmethod
-    def of(cls, trace: Trace) -> View:
+    def of(cls, trace: Trace, past: Sequence[PastRun] = ()) -> View:
         """A recorded run, whole."""
-        view = cls.begun(trace)
+        view = cls.begun(trace, past)
         view.add(trace.events())
         view.trace = trace
         return view

@@ -16,7 +16,7 @@ from app.sessions import Session
 from app.shares import Shares
 from backend.record.trace import Trace
 
-SHARES = Shares(kept_seconds=1)
+SHARES = Shares(kept_seconds=1, lost_seconds=1, closed_seconds=1)
 MANY = {"prompt": "Write a very long story.", "max_new_tokens": 200, "repetition_penalty": 1.3}
 
 

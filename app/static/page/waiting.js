@@ -14,6 +14,7 @@ function gone(name, state, message) {
 }
 function refused(name, values, ranges) {
   const wrong = ranges.findIndex((range, i) => range && inRange([values[i]], [range])[0] !== values[i]);
+  if ("cut" in document.body.dataset) return gone(name, "bad", "The lab did not answer for a while, and the run ended: press the button again.");
   const ways = "Too many runs are waiting, or something chosen is not on its list. Nothing you entered is lost: try again in a moment, or choose anew.";
   gone(name, "bad", wrong < 0 ? ways : outside(values[wrong], ranges[wrong]));
 }

@@ -2,7 +2,7 @@
 // when any breaks it loads the page anew: what was typed and shown would be lost. Here requests wait for the server to
 // come back, the events that were under way end, and the page takes up what still runs.
 (() => {
-  const send = window.fetch.bind(window), asked = new Set();
+  const send = window.fetch.bind(window), asked = new Set(), readers = new Set();
   const EVERY = 15000, SOON = 1000;
   const pause = (time) => new Promise((resolve) => setTimeout(resolve, time));
   const place = (name) => new URL(`lab/${name}/${window.__gradio_session_hash__}`, document.baseURI);
@@ -15,6 +15,7 @@
   function returned() {
     return back ??= (async () => {
       says(true);
+      for (const reader of readers) reader.cancel().catch(() => null);
       let known;
       do { await pause(SOON); known = await here(); } while (known === null);
       says(false);
@@ -54,6 +55,7 @@
     const answer = await answered(() => send(request), request.signal);
     if (!answer.ok || !answer.body) return answer;
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader(), coder = new TextEncoder();
+    readers.add(reader);
     let rest = "";
     async function next() {
       for (;;) {
@@ -73,7 +75,9 @@
           const { done, text } = await next();
           if (text) out.enqueue(coder.encode(text));
           if (done) out.close();
-        } catch (error) {
+          if (done) readers.delete(reader);
+        } catch {
+          readers.delete(reader);
           if (request.signal.aborted) { out.close(); return; }
           await returned();
           document.body.dataset.cut = "";
@@ -82,12 +86,14 @@
           out.close();
         }
       },
-      cancel: (reason) => reader.cancel(reason),
+      cancel(reason) {
+        readers.delete(reader);
+        return reader.cancel(reason);
+      },
     }), { headers: { "Content-Type": "text/event-stream" } });
   }
 
   async function join(input, init) {
-    delete document.body.dataset.cut;
     const answer = await answered(() => send(input, init));
     const { event_id } = await answer.clone().json().catch(() => ({}));
     if (event_id) asked.add(event_id);

@@ -7,7 +7,7 @@ const inRange = (values, ranges) => values.map((value, i) => {
 });
 
 // The wait for a run: begun by a press, ended by the run's first frame, or here where no run will come.
-const waits = (name) => { veil(false); deliver(name, { state: "busy", message: "Waiting for the model …" }); };
+const waits = (name) => { delete document.body.dataset.cut; veil(false); deliver(name, { state: "busy", message: "Waiting for the model …" }); };
 const veil = (veiled) => document.querySelector(".ll-stage")?.classList.toggle("ll-veiled", veiled);
 function gone(name, state, message) {
   if (document.querySelector(`.ll-figures[data-name=${name}]`).dataset.state === "busy") deliver(name, { state, message });

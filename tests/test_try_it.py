@@ -56,7 +56,8 @@ def test_the_runway_marks_the_ends_of_sentences_in_the_unit_of_the_target():
 
 
 def test_the_runway_holds_all_that_was_written_and_the_target():
-    asked, steered = (View.of(trace, name=name).series for trace, name in zip(presets.opening(), try_it.NAMES, strict=True))
+    pair = zip(presets.opening(), try_it.NAMES, strict=True)
+    asked, steered = (View.of(trace, name=name).series for trace, name in pair)
     shown = json.loads(runway.encode([asked, steered]))
     assert shown["target"] == 60 and shown["span"] >= asked.produced[-1]
     assert [lane["state"] for lane in shown["lanes"]] == ["bad", "good"]

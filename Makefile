@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
 MODEL := test -f "$${LENGTH_LAB_CACHE:-.cache}/embedded/digests.json" || $(PY) -m backend.models.embedded
 
-.PHONY: demo test bench bench-long bench-flat bench-gpu bench-llama train-smoke adapters shapes report lint screenshot clean
+.PHONY: demo test bench bench-long bench-flat bench-gpu bench-llama train-smoke adapters shapes report lint screenshot space-check clean
 
 demo: $(VENV)/.runs
 	@$(MODEL)
@@ -19,10 +19,11 @@ test: $(VENV)/.develops
 	@.ci/chromium
 	$(PY) -m pytest -n 2 --dist loadfile $(ARGS)
 
-bench: $(VENV)/.develops
+# What needs a browser. space-check does what a CPU Space would.
+bench screenshot space-check: $(VENV)/.develops
 	@$(MODEL)
 	@.ci/chromium
-	$(PY) -m app.bench $(ARGS)
+	$(PY) -m app.$(subst -,_,$@) $(ARGS)
 
 bench-long: $(VENV)/.runs
 	@$(MODEL)
@@ -62,11 +63,6 @@ report: $(VENV)/.runs
 lint: $(VENV)/.develops
 	$(PY) -m ruff check .
 	$(PY) -m mypy
-
-screenshot: $(VENV)/.develops
-	@$(MODEL)
-	@.ci/chromium
-	$(PY) -m app.screenshot $(ARGS)
 
 clean:
 	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis test-results

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from app import live
+from app import completions, live
 from app.admission import Admission
 from app.api import described, endpoint
 from app.buttons import QUIET
@@ -74,6 +74,11 @@ class Page(gr.Blocks):
             self._queue.saw(kwargs["session_hash"])
         return await super().process_api(*args, **kwargs)
 
+    @property
+    def admission(self) -> Admission:
+        """The queue that all requests go through."""
+        return self._queue
+
     def unread(self, session: str | None) -> bool:
         """Whether a session has updates of its run that it has not read."""
         return self._queue.unread(session)
@@ -103,10 +108,13 @@ def build(lab: Any, adapters: Adapters, runs: Runs, concurrency: int = 1, shares
                 learn.build()
         generated = endpoint(lab, runs, demo.unread)
         gr.api(generated, api_name="generate", api_description=described(generated), concurrency_id="model")
+        written = completions.endpoint(lab, runs, demo.unread)
+        gr.api(written, api_name=completions.EVENT, api_visibility="private", concurrency_id="model")
         demo.load(_restoring(parts), None, [*parts.form.inputs, parts.figures], **QUIET)
         demo.unload(_closing(runs))
-    demo.routes = [*live.routes(), runs.streams.route, route(), Route(DEEP_LINK, _no_link)]
     demo.admits(runs, store, shares, concurrency)
+    asked = completions.routes(lambda: lab.models.names(), demo.admission)
+    demo.routes = [*live.routes(), runs.streams.route, route(), Route(DEEP_LINK, _no_link), *asked]
     return demo
 
 

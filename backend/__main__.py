@@ -73,7 +73,7 @@ def parser(evaluates: bool = True) -> Parser:
 
 def _add_settings(command: argparse.ArgumentParser) -> None:
     for name in RunSettings.model_fields:
-        if name != "watch":
+        if name not in ("watch", "earlier"):
             _add_field(command, name)
     for name, field in Watch.model_fields.items():
         if name == "enabled":
@@ -167,13 +167,12 @@ def _generate(options: argparse.Namespace) -> int:
 
 
 def _heeding(options: argparse.Namespace) -> dict[str, Method]:
-    """The method that a target asks for where none is named: LDPE if there is an adapter, else the prompt."""
+    """The method that a target asks for where none is named."""
     from backend.models import adapters
 
     if not hasattr(options, "target") or hasattr(options, "method"):
         return {}
-    trained = adapters.available(getattr(options, "model", "embedded"))["ldpe"] is None
-    return {"method": "ldpe" if trained else "prompted"}
+    return {"method": adapters.heeding(getattr(options, "model", "embedded"))}
 
 
 def _write(lab: Lab, settings: RunSettings, as_json: bool, save: Path | None) -> Finish:

@@ -148,7 +148,7 @@ async def _updates(queue: Admission, request: Request, settings: RunSettings) ->
         queue.set_server_app(request.app)
     if queue.stopped:
         raise HTTPException(503, CLOSING)
-    asking = Request(request.scope | {"path": ADDRESS, "raw_path": ADDRESS.encode()}, request.receive)
+    asking = Request({**request.scope, "path": ADDRESS, "raw_path": ADDRESS.encode()}, request.receive)
     body = PredictBodyInternal(
         fn_index=number, data=[settings.model_dump(mode="json")], simple_format=True, request=asking
     )

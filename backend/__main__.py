@@ -31,6 +31,7 @@ from backend.settings import Method, RunSettings, Watch, counted
 from backend.steps import Finish, Step
 from backend.terminal import WRONG, Parser, StatusLine, carries, let_any_text_through, typed
 from backend.training import command as training
+from backend.training import publish
 
 if TYPE_CHECKING:
     from backend.engine import Lab
@@ -63,6 +64,7 @@ def parser(evaluates: bool = True) -> Parser:
         runner.add(evaluate, experiments)
     report = commands.add_parser("report", help="write assets/results/README.md of the results", allow_abbrev=False)
     report.set_defaults(run=_report)
+    publish.add(commands)
     for command in (generate, describe):
         command.add_argument("--models", type=Path, metavar="FILE", help="more allowed models: a JSON list of names")
         command.add_argument(

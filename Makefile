@@ -66,6 +66,7 @@ lock: $(VENV)/.develops
 		--generate-hashes requirements.txt -o requirements.lock
 
 audit: $(VENV)/.develops
+	@mkdir -p .cache
 	$(VENV)/bin/uvx pip-licenses@5.5.5 --python $(PY) --order=license
 	$(VENV)/bin/uvx --from cyclonedx-bom==7.5.0 cyclonedx-py requirements requirements.lock -o .cache/sbom.json
 	$(VENV)/bin/uvx pip-audit@2.10.1 --strict --disable-pip --require-hashes -r requirements.lock

@@ -28,8 +28,8 @@ ENV LENGTH_LAB_CACHE=/opt/lab
 RUN python -m backend.models.embedded \
     && python -m backend generate --prompt "Why is the sky blue?" --method ldpe --target 12 \
     && python -m backend generate --prompt "Why is the sky blue?" --pic dynamic --ratio 4 --lambda-window 64 --max-new-tokens 12 \
-    && useradd --uid 1000 lab \
-    && install --directory --owner=lab /data
+    && useradd --non-unique --uid 1000 lab \
+    && install --directory --owner=1000 /data
 
 ENV HOME=/data TMPDIR=/data/tmp LENGTH_LAB_CACHE=/data/lab HF_HOME=/data/huggingface
 ENV GRADIO_SERVER_NAME=0.0.0.0 GRADIO_SERVER_PORT=7860

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from app import kept, live, presence
+from app import completions, kept, live, presence
 from app.admission import Admission
 from app.api import described, endpoint
 from app.buttons import QUIET
@@ -86,6 +86,11 @@ class Page(gr.Blocks):
             self._queue.saw(kwargs["session_hash"])
         return await super().process_api(*args, **kwargs)
 
+    @property
+    def admission(self) -> Admission:
+        """The queue that all requests go through."""
+        return self._queue
+
     def unread(self, session: str | None) -> bool:
         """Whether a session has updates of its run that it has not read."""
         return self._queue.unread(session)
@@ -120,6 +125,8 @@ def build(lab: Any, adapters: Adapters, runs: Runs, concurrency: int = 1, shares
         lessons.panel(tabs, {place: Stage(form, GO[place]) for place, form in forms.items()})
         generated = endpoint(lab, runs, demo.unread)
         gr.api(generated, api_name="generate", api_description=described(generated), concurrency_id="model")
+        written = completions.endpoint(lab, runs, demo.unread)
+        gr.api(written, api_name=completions.EVENT, api_visibility="private", concurrency_id="model")
         _keeping(demo, parts, {generate.PLACE: parts.form.parts} | forms)
         _taking_up(demo, runs, {
             try_it.PLACE: tried.place, generate.PLACE: generate.place(parts), compare.PLACE: compares,
@@ -127,7 +134,8 @@ def build(lab: Any, adapters: Adapters, runs: Runs, concurrency: int = 1, shares
         })  # fmt: skip
     demo.admits(runs, store, shares, concurrency)
     demo.routes = [
-        *live.routes(), *presence.routes(demo._queue), runs.streams.route, route(), Route(DEEP_LINK, _no_link)
+        *live.routes(), *presence.routes(demo.admission), runs.streams.route, route(), Route(DEEP_LINK, _no_link),
+        *completions.routes(lambda: lab.models.names(), demo.admission),
     ]  # fmt: skip
     return demo
 
@@ -166,7 +174,7 @@ def _taking_up(demo: Page, runs: Runs, places: Mapping[str, Place]) -> None:
         return gr.on([demo.load, again.click], *given, **more)
 
     shown = [part for place in places.values() for part in (place.stream, *place.buttons.all)]
-    take_up = taking_up(runs, places, lambda before, now: demo._queue.taken_up(before, now))
+    take_up = taking_up(runs, places, lambda before, now: demo.admission.taken_up(before, now))
     kept.opens(comes_back, "underWay()", take_up, [*shown, *places[generate.PLACE].left])
 
 

@@ -172,7 +172,7 @@ def _steering(target: gr.Slider, flag: gr.HTML, runs: Runs) -> None:
 def _writing(lab: Any, runs: Runs, adapters: Adapters) -> Callable[..., Iterator[str]]:
     """The event of the button."""
 
-    def write(request: gr.Request, prompt: str, target: int, unit: Unit, finish: bool) -> Iterator[str]:
+    def write_both(request: gr.Request, prompt: str, target: int, unit: Unit, finish: bool) -> Iterator[str]:
         try:
             views = [
                 View(settings, name=name)
@@ -189,7 +189,7 @@ def _writing(lab: Any, runs: Runs, adapters: Adapters) -> Callable[..., Iterator
             toasts.warn(words, "This could not be written")
             yield Frame({"try-steered": live.fill(state="bad", message=words)}).encode()
 
-    return write
+    return write_both
 
 
 def both(prompt: str, target: int, unit: Unit, finish: bool, adapters: Adapters) -> tuple[RunSettings, RunSettings]:

@@ -75,6 +75,14 @@ def test_a_lesson_fits_the_boxes_of_its_tab(stages, name):
         assert values[box] == value and fits(stages[run.tab].boxes[box], value), box
 
 
+@pytest.mark.parametrize("name", [name for name, lesson in lessons().items() if lesson.run.tab == "compare"])
+def test_a_comparison_says_what_each_setting_sees(name):
+    """The page opens with windows and compressions of its own in these boxes."""
+    settings = lessons()[name].run.settings
+    for letter in "ABCD"[: settings["count"]]:
+        assert f"{letter}_window" in settings and (letter < "C" or f"{letter}_pic" in settings)
+
+
 def test_a_box_that_a_tab_lacks_is_named(stages):
     with pytest.raises(ValueError, match="targte"):
         stages["try"].values({"targte": 60})

@@ -62,12 +62,14 @@ function lesson(element, props, trigger) {
     );
     for (const name of ["run", "look", "check"]) body.querySelector(`[data-step=${name}]`).hidden = true;
     root.hidden = false;
-    document.body.classList.add("ll-learning");
+    beside(true);
     title.focus();
   }
+  // The page makes room for the panel.
+  const beside = (open) => element.closest(".contain > *")?.classList.toggle("ll-learning", open);
   function close() {
     root.hidden = true;
-    document.body.classList.remove("ll-learning");
+    beside(false);
   }
   function ask() {
     props.value = JSON.stringify({ run: shown.name, number: ++asked });

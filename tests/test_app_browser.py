@@ -185,7 +185,7 @@ class Visitor:
     def ends(self) -> str:
         self.page.wait_for_selector("#go:not([disabled])")
         self.page.wait_for_selector(
-            "#figures-run [data-state=good], #figures-run[data-state=good], .ll-figures[data-state=good]"
+            "#figures-run [data-state=good]"
         )
         return self.message
 

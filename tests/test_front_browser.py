@@ -118,7 +118,7 @@ def test_the_own_page_works_under_its_policy(page, address):
     expect(page.locator("#go")).to_be_enabled(timeout=PATIENCE)
     page.fill("#cap input", "8")
     page.click("#go")
-    expect(page.locator(".ll-figures .ll-message").first).to_contain_text("tokens in", timeout=PATIENCE)
+    expect(page.locator("#figures-run .ll-message")).to_contain_text("tokens in", timeout=PATIENCE)
     with page.expect_download() as saved:
         page.click("#export-json")
     page.set_input_files("#load input[type=file], input[type=file]", saved.value.path())

@@ -184,9 +184,7 @@ class Visitor:
 
     def ends(self) -> str:
         self.page.wait_for_selector("#go:not([disabled])")
-        self.page.wait_for_selector(
-            "#figures-run [data-state=good]"
-        )
+        self.page.wait_for_selector("#figures-run [data-state=good]")
         return self.message
 
     def close(self) -> None:

@@ -18,11 +18,10 @@ function picture() {
 
 beforeEach(() => {
   [pictures, now] = [[], 0];
-  const nowhere = { addEventListener() {}, querySelector: () => null, body: { classList: { contains: () => false }, dataset: {} } };
+  const nowhere = { addEventListener() {}, querySelector: () => null, body: { classList: { contains: () => false } } };
   page = vm.createContext({
     document: nowhere, navigator: { hardwareConcurrency: 8, clipboard: {} }, performance: { now: () => now },
     requestAnimationFrame: (make) => pictures.push(make), cancelAnimationFrame() {}, setTimeout() {}, clearTimeout() {},
-    addEventListener() {},
     LENGTH_LAB_PALETTES: { light: { c1: "#0072b2" } },
   });
   page.window = page;

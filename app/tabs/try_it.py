@@ -16,7 +16,6 @@ from app.frames import Frame
 from app.numbers import in_range
 from app.runs import Runs
 from app.tabs.generate import Adapters
-from app.taking_up import Place
 from app.view import View, coming_words, sentence
 from backend.inference.control import Control
 from backend.record.trace import Trace
@@ -67,12 +66,10 @@ class Lanes:
 
 @dataclass
 class Parts:
-    """The tab's components that events of the page touch. form: prompt, target, unit and finish, by name. place: where
-    its runs are shown."""
+    """The tab's components that events of the page touch. form: prompt, target, unit and finish, by name."""
 
     form: dict[str, Any]
     inside: gr.Button
-    place: Place
 
 
 def build(lab: Any, runs: Runs, adapters: Adapters) -> Parts:
@@ -93,10 +90,8 @@ def build(lab: Any, runs: Runs, adapters: Adapters) -> Parts:
     veils = "(...values) => window.LengthLab?.asksFor(values)"
     gr.on([part.change for part in inputs], None, inputs, None, js=veils, **QUIET)
     write = _writing(lab, runs, adapters)
-    buttons = Buttons(PLACE, go, stop)
-    buttons.starts(runs, write, inputs, [stream], queue, "try-steered")
-    form = dict(zip(("prompt", "target", "unit", "finish"), inputs, strict=True))
-    return Parts(form, inside, Place(stream, buttons))
+    Buttons(PLACE, go, stop).starts(runs, write, inputs, [stream], queue, "try-steered")
+    return Parts(dict(zip(("prompt", "target", "unit", "finish"), inputs, strict=True)), inside)
 
 
 def leads_on(parts: Parts, form: Form, adapters: Adapters, tabs: gr.Tabs) -> None:
@@ -183,7 +178,7 @@ def _writing(lab: Any, runs: Runs, adapters: Adapters) -> Callable[..., Iterator
                 yield run.stream.invitation
                 for frame in lanes.frames(lab, views, run, [hand.asked, hand.steered], TEXTS, draw):
                     run.stream.show(frame)
-                yield run.ends(replace(frame, running=False))
+                yield replace(frame, running=False).encode()
         except Exception as error:
             words = sentence(error, LABELS)
             toasts.warn(words, "This could not be written")
@@ -211,7 +206,7 @@ def steers(prompt: str, target: int, unit: Unit, finish: bool, adapters: Adapter
 
 def recorded(pair: Sequence[Trace]) -> Frame:
     """The frame of a recorded pair, asked and steered."""
-    views = [View.of(trace, name=name) for trace, name in zip(pair, NAMES, strict=True)]
+    views = [View.of(trace, name) for trace, name in zip(pair, NAMES, strict=True)]
     texts = {name: text.pieces(view.series) for name, view in zip(TEXTS, views, strict=True)}
     return Frame(draw(views, None, 1), texts)
 

@@ -14,7 +14,6 @@ from backend.settings import RunSettings, Watch
 
 FOLDER = Path(__file__).parents[1] / "assets" / "presets"
 SKY = "Why is the sky blue, and why does it turn red in the evening?"
-BICYCLE = "Explain to a child how a bicycle stays upright."
 STORY = "Write a short story about a lighthouse keeper who collects clouds."
 
 
@@ -36,7 +35,7 @@ PRESETS = (
     Preset(
         "60 tokens",
         "counts down to 60 tokens and ends a sentence there",
-        RunSettings(prompt=BICYCLE, method="orpe", target=60, landing=8, watch=Watch(layer=12)),
+        RunSettings(prompt=STORY, method="ldpe", target=60, landing=8, watch=Watch(layer=12)),
     ),
     Preset(
         "Λ window 48",

@@ -779,7 +779,7 @@ def test_a_long_text_is_read_in_every_way_that_is_ticked(visit):
         page.get_by_label(way.removesuffix(" × 4"), exact=True).check()
     expect(page.locator("#l-about")).to_contain_text("on two cores, most of it")
     page.click("#l-go")
-    expect(page.locator("#figures-long .ll-message")).to_contain_text("perplexity", timeout=2.5 * LONG)
+    expect(page.locator("#figures-long .ll-message")).to_contain_text("perplexity", timeout=2 * LONG)
     visitor.settles("l-cache_memory")
     rows = page.evaluate(
         "document.querySelector('#chart-l-cache_memory .ll-plot').data.map((trace) => [trace.name, trace.y.at(-1)])"

@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
 MODEL := test -f "$${LENGTH_LAB_CACHE:-.cache}/embedded/digests.json" || $(PY) -m backend.models.embedded
 
-.PHONY: demo test bench bench-long bench-flat bench-gpu bench-llama train-smoke adapters shapes report lint screenshot clean
+.PHONY: demo test bench bench-long bench-flat bench-gpu bench-llama train-smoke adapters shapes report lock audit lint screenshot space-check container-check clean
 
 demo: $(VENV)/.runs
 	@$(MODEL)
@@ -19,10 +19,11 @@ test: $(VENV)/.develops
 	@.ci/chromium
 	$(PY) -m pytest -n 2 --dist loadfile $(ARGS)
 
-bench: $(VENV)/.develops
+# What needs a browser. space-check does what a CPU Space would.
+bench screenshot space-check: $(VENV)/.develops
 	@$(MODEL)
 	@.ci/chromium
-	$(PY) -m app.bench $(ARGS)
+	$(PY) -m app.$(subst -,_,$@) $(ARGS)
 
 bench-long: $(VENV)/.runs
 	@$(MODEL)
@@ -59,14 +60,23 @@ results/%: $(VENV)/.develops
 report: $(VENV)/.runs
 	$(PY) -m backend report
 
+# What the container installs, and what is known of it. Vulnerabilities are asked for over the network.
+lock: $(VENV)/.develops
+	$(VENV)/bin/uv pip compile -q --no-annotate --no-header --python-version 3.12 --python-platform linux \
+		--generate-hashes requirements.txt -o requirements.lock
+
+audit: $(VENV)/.develops
+	@mkdir -p .cache
+	$(VENV)/bin/uvx pip-licenses@5.5.5 --python $(PY) --order=license
+	$(VENV)/bin/uvx --from cyclonedx-bom==7.5.0 cyclonedx-py requirements requirements.lock -o .cache/sbom.json
+	$(VENV)/bin/uvx pip-audit@2.10.1 --strict --disable-pip --require-hashes -r requirements.lock
+
+container-check:
+	.ci/container $(ARGS)
+
 lint: $(VENV)/.develops
 	$(PY) -m ruff check .
 	$(PY) -m mypy
-
-screenshot: $(VENV)/.develops
-	@$(MODEL)
-	@.ci/chromium
-	$(PY) -m app.screenshot $(ARGS)
 
 clean:
 	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis test-results

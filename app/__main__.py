@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-# Spaces runs this file by its path, which leaves the project's folder off the import path.
-sys.path.insert(0, str(Path(__file__).parents[1]))
+# Spaces runs this file by its path: first on the import path is then its folder, whose names hide some of Python's own.
+if not __package__:
+    sys.path[0] = str(Path(__file__).parents[1])
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 

@@ -34,14 +34,17 @@ STATIC = Path(__file__).parent / "static"
 PAGE = STATIC / "page"
 # In this order: a part may use at once what those before it define.
 PARTS = (
-    "loading", "palette", "stream", "drawing", "chart", "response", "clipboard", "figures", "choice", "waiting", "base",
-    "theme", "address",
+    "loading", "palette", "stream", "drawing", "chart", "response", "clipboard", "figures", "choice", "waiting",
+    "runway", "lesson", "base", "theme", "address", "tabs", "kept",
 )
 # What the components and the page's events call.
 NAMES = (
     "chart", "stream", "deliver", "response", "figures", "answers", "choice", "inRange", "waits", "gone", "refused",
-    "setTheme", "keptTheme", "share", "veil",
+    "setTheme", "keptTheme", "share", "veil", "tabs", "keep", "keeps", "keptForms", "keepRun", "keptRun", "runway",
+    "lesson", "runLesson", "asksFor",
 )
+# The least target that the flag of a runway can be moved to.
+LEAST = 5
 SCRIPTS = ("plotly.js", "charts.js")
 HEAD = "".join(f'<script src="lab/{name}"></script>' for name in SCRIPTS)
 
@@ -118,6 +121,29 @@ def answers(name: str, title: str, hint: str) -> gr.HTML:
 <section class="ll-answers" data-name="{escape(name)}" aria-label="{escape(title)}">
 <h3>{escape(title)}</h3><p class="ll-hint">{escape(hint)}</p><dl></dl></section>"""
     return _html(template, "LengthLab.answers(element, props, watch)", None, f"answers-{name}")
+
+
+def runway(name: str, title: str, target: int) -> gr.HTML:
+    """Lanes from nothing to beyond a target, whose flag can be moved. Frames carry what `app.runway.encode` makes; the
+    value is the target."""
+    template = f"""
+<section class="ll-runway" data-name="{escape(name)}" aria-label="{escape(title)}">
+<div class="ll-track"><div class="ll-runs"></div>
+<div class="ll-flag" role="slider" tabindex="0" aria-label="Target" aria-valuemin="{LEAST}"><b></b></div></div>
+<div class="ll-scale" aria-hidden="true"></div>
+<p class="ll-hint">Move the flag while it writes. Notches are ends of sentences; the line below each lane is the chance
+that the answer ends there.</p><p class="ll-spoken sr-only" aria-live="polite"></p></section>"""
+    return _html(template, "LengthLab.runway(element, props, trigger, watch) // 'input'", target, f"runway-{name}")
+
+
+def lesson(lessons: Sequence[dict[str, Any]]) -> gr.HTML:
+    """The panel of the lesson that is open. lessons: as `app.lessons.lesson.Lesson` has them."""
+    template = """
+<aside class="ll-lesson" aria-label="Lesson" hidden><header><h2 tabindex="-1"></h2>
+<button type="button" data-act="close" aria-label="Close the lesson">×</button></header>
+<div class="ll-steps"></div></aside>"""
+    script = "LengthLab.lesson(element, props, trigger) // 'input'"
+    return _html(template, script, "", "lesson", lessons=list(lessons))
 
 
 def fill(**values: Any) -> str:

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from app import live
+from app import completions, kept, live
 from app.admission import Admission
 from app.api import described, endpoint
 from app.buttons import QUIET
@@ -20,13 +20,16 @@ from app.results import route
 from app.runs import Runs
 from app.sessions import Sessions
 from app.shares import Shares
+from app.stage import Stage
 from app.store import Store, Uploads
-from app.tabs import compare, generate, learn, long_context, results
+from app.tabs import compare, generate, lessons, long_context, results, try_it
 from app.tabs.generate import Adapters
 from app.visitors import Cookies
 
 TITLE = "Length Lab"
 DEEP_LINK = "/gradio_api/deep_link"
+# The button that runs what a tab asks for.
+GO = {try_it.PLACE: "#try-go", compare.PLACE: "#c-go", long_context.PLACE: "#l-go"}
 COPIES = (600, 3600)  # Seconds between looks for Gradio's copies of exported and opened files, and their greatest age.
 HEADER = """
 <header class="ll-header"><div><h1>Length Lab</h1>
@@ -36,7 +39,8 @@ HEADER = """
 stroke="currentColor" stroke-width="2"/><path d="M12 4a8 8 0 0 1 0 16z" fill="currentColor"/></svg></button></header>"""
 THEME_SWITCH = """element.querySelector('.ll-theme').addEventListener('click', () =>
   LengthLab.setTheme(document.body.classList.contains('dark') ? 'light' : 'dark'));
-LengthLab.keptTheme();"""
+LengthLab.keptTheme();
+LengthLab.tabs('generate');"""
 
 
 class Page(gr.Blocks):
@@ -74,6 +78,11 @@ class Page(gr.Blocks):
             self._queue.saw(kwargs["session_hash"])
         return await super().process_api(*args, **kwargs)
 
+    @property
+    def admission(self) -> Admission:
+        """The queue that all requests go through."""
+        return self._queue
+
     def unread(self, session: str | None) -> bool:
         """Whether a session has updates of its run that it has not read."""
         return self._queue.unread(session)
@@ -90,32 +99,57 @@ def build(lab: Any, adapters: Adapters, runs: Runs, concurrency: int = 1, shares
         gr.HTML(
             html_template=HEADER, js_on_load=THEME_SWITCH, head=live.HEAD, apply_default_css=False, elem_classes=["ll"]
         )
-        with gr.Tabs():
+        with gr.Tabs() as tabs:
+            with gr.Tab("Try it", id="try"):
+                tried = try_it.build(lab, runs, adapters)
+            with gr.Tab("Lessons", id="lessons"):
+                lessons.build()
             with gr.Tab("Generate", id="generate"):
                 parts = generate.build(lab, runs, adapters, store, demo.load)
+            try_it.leads_on(tried, parts.form, adapters, tabs)
             with gr.Tab("Compare", id="compare"):
-                compare.build(lab, runs, adapters, demo.load)
+                compared = compare.build(lab, runs, adapters, demo.load)
             with gr.Tab("Long context", id="long"):
-                long_context.build(lab, runs, demo.load)
+                read = long_context.build(lab, runs, demo.load)
             with gr.Tab("Results", id="results") as opened:
                 results.build(opened)
-            with gr.Tab("Learn", id="learn"):
-                learn.build()
+        forms = {try_it.PLACE: tried.form, compare.PLACE: compared, long_context.PLACE: read}
+        lessons.panel(tabs, {place: Stage(form, GO[place]) for place, form in forms.items()})
         generated = endpoint(lab, runs, demo.unread)
         gr.api(generated, api_name="generate", api_description=described(generated), concurrency_id="model")
-        demo.load(_restoring(parts), None, [*parts.form.inputs, parts.figures], **QUIET)
+        written = completions.endpoint(lab, runs, demo.unread)
+        gr.api(written, api_name=completions.EVENT, api_visibility="private", concurrency_id="model")
+        _keeping(demo.load, parts, {generate.PLACE: parts.form.parts} | forms)
         demo.unload(_closing(runs))
-    demo.routes = [*live.routes(), runs.streams.route, route(), Route(DEEP_LINK, _no_link)]
     demo.admits(runs, store, shares, concurrency)
+    demo.routes = [
+        *live.routes(), runs.streams.route, route(), Route(DEEP_LINK, _no_link),
+        *completions.routes(lambda: lab.models.names(), demo.admission),
+    ]  # fmt: skip
     return demo
 
 
-def _restoring(parts: generate.Parts) -> Callable[[gr.Request], list[Any]]:
-    def open_page(request: gr.Request) -> list[Any]:
-        values, words = generate.restored(parts.form, dict(request.query_params))
-        return [*values, live.fill(message=words) if words else gr.skip()]
+def _keeping(opens: Callable[..., Any], parts: generate.Parts, forms: kept.Forms) -> None:
+    """Lets the browser keep the forms and the last run, and gives them back when the page opens."""
 
-    return open_page
+    def open_forms(request: gr.Request, text: str) -> list[Any]:
+        found, words = kept.read(text), ""
+        values = {place: kept.given_back(form, found.get(place, {})) for place, form in forms.items()}
+        if generate.PLACE not in found:
+            linked, words = generate.restored(parts.form, dict(request.query_params))
+            values |= {generate.PLACE: linked} if words else {}
+        given = [value for form in values.values() for value in form]
+        return [*given, live.fill(message=words) if words else gr.skip()]
+
+    kept.follow(forms)
+    inputs = [part for form in forms.values() for part in form.values()]
+    opened = kept.opens(opens, f"keptForms('{generate.PLACE}', {[*forms]})", open_forms, [*inputs, parts.figures])
+    for ended in (opened.then, opened.failure):
+        ended(None, None, None, js="() => LengthLab.keeps()", **QUIET)
+    run = gr.Textbox(visible="hidden")
+    shown = parts.trace.change(kept.packed, [parts.trace, parts.past], [run], concurrency_limit=None, **QUIET)
+    shown.success(None, [run], None, js="(run) => LengthLab.keepRun(run)", **QUIET)
+    kept.opens(opens, "keptRun()", generate.shown_again, [parts.trace, parts.past, parts.stream])
 
 
 async def _no_link(request: Request) -> JSONResponse:

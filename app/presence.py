@@ -57,7 +57,7 @@ class Presence:
             return await self.app(scope, receive, send)
         present = self.watched.present
         if beats:
-            with _counted(present.pages, beats["session"]), _counted(present.owners, visitor(scope).owner):
+            with counted(present.pages, beats["session"]), counted(present.owners, visitor(scope).owner):
                 return await self.app(scope, receive, send)
         event, whole, gone = read["event"], False, False  # type: ignore[index]
         session = self.watched.session_of(event) if event else _queried(scope)
@@ -75,7 +75,7 @@ class Presence:
             whole = message["type"] == "http.response.body" and not message.get("more_body", False)
 
         try:
-            with _counted(present.readers, session), _counted(present.owners, visitor(scope).owner):
+            with counted(present.readers, session), counted(present.owners, visitor(scope).owner):
                 await self.app(scope, heard, seen)
         finally:
             # Gradio ends a stream by itself where nothing more is to come; another run may have been asked for since.
@@ -84,7 +84,8 @@ class Presence:
 
 
 @contextmanager
-def _counted(counts: Counter[str], name: str) -> Iterator[None]:
+def counted(counts: Counter[str], name: str) -> Iterator[None]:
+    """Counts one more of a name until the block ends."""
     counts[name] += 1
     try:
         yield

@@ -52,6 +52,25 @@ PRESETS = (
 )
 
 
+LANDING = 8
+WATCH = Watch(layer=12)
+# What the page opens on: a length asked for in the prompt, and steered.
+OPENING = (
+    Preset("asked", "asks for 60 tokens", RunSettings(prompt=STORY, method="prompted", target=60, watch=WATCH)),
+    Preset(
+        "steered",
+        "is steered to 60 tokens",
+        RunSettings(prompt=STORY, method="ldpe", target=60, landing=LANDING, watch=WATCH),
+    ),
+)
+
+
+@cache
+def opening() -> tuple[Trace, ...]:
+    """The pair that the page opens on, or nothing where one of them is not there."""
+    return tuple(Trace.load(preset.file) for preset in OPENING) if all(p.file.exists() for p in OPENING) else ()
+
+
 @cache
 def recorded() -> dict[str, Trace]:
     """The traces at hand, by title; presets without one are left out."""
@@ -63,7 +82,7 @@ def main() -> None:
 
     lab = Lab()
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for preset in PRESETS:
+    for preset in (*OPENING, *PRESETS):
         trace = Trace(preset.settings, asdict(lab.capabilities()))
         for event in lab.stream(preset.settings):
             trace.append(event)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,11 +12,12 @@ from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar
 
 from app.frames import Stream, Streams
+from backend.inference.cgroup import cores
 
 Event = TypeVar("Event")
 SLOWEST = 0.33
 # A frame costs the page's machine what it costs; with two cores the model and, often, the browser need both.
-PERIOD = 0.2 if (os.cpu_count() or 1) > 2 else SLOWEST
+PERIOD = 0.2 if cores() > 2 else SLOWEST
 SHARE = 0.08
 # Seconds between looks whether a run has ended.
 LOOK = 0.05

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from backend.evaluation.perplexity import Chunk
-from backend.settings import RunSettings
+from backend.settings import RunSettings, Unit
 from backend.steps import Finish, Logits, Reading, Step
 from backend.text.units import Growing
 
@@ -23,7 +23,7 @@ class PastRun:
     """What is remembered of an earlier run of the same visitor."""
 
     label: str
-    unit: str
+    unit: Unit
     tokens: int
     produced: int
     error: int | None

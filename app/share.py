@@ -16,6 +16,8 @@ from backend.settings import MAX_PROMPT_CHARS, RunSettings, Watch, cap_for
 
 PLACEHOLDER = "…"
 WATCHED = ("enabled", "layer", "head", "every")
+# What no parameter of a link holds by its name.
+UNWRITTEN = {"watch", "earlier"}
 PACKED = "packed"
 # Signs of a readable link: proxies take lines of 8 KiB. A longer prompt is packed; so many characters of any script
 # then take at most 24,000 signs, and the server takes 64,000.
@@ -30,6 +32,8 @@ def to_query(settings: RunSettings) -> str:
             f"the prompt is too long for a link ({len(settings.prompt):,} characters, at most {MAX_CHARACTERS:,} fit): "
             "save the run as JSON instead and share the file"
         )
+    if settings.earlier:
+        raise Refused("a conversation of several messages does not fit a link: save the run as JSON instead")
     plain = RunSettings(prompt=PLACEHOLDER).model_dump()
     chosen = settings.model_dump()
     watch, plain_watch = chosen.pop("watch"), plain.pop("watch")
@@ -55,7 +59,7 @@ def from_query(query: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
             query = {**query, "prompt": _unpacked(query[PACKED])}
         except ValueError as error:
             problems.append(f"The link's prompt was left out: {error}")
-    known = [name for name in (*RunSettings.model_fields, *WATCHED) if name != "watch" and name in query]
+    known = [name for name in (*RunSettings.model_fields, *WATCHED) if name not in UNWRITTEN and name in query]
     for name in known:
         try:
             values[name] = _checked(name, query[name], values)

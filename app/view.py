@@ -17,7 +17,7 @@ from app.charts import shown
 from app.charts.base import encode
 from app.charts.drawing import signed
 from app.frames import Frame
-from app.runs import PERIOD, Run, batches, merged
+from app.runs import PERIOD, Run, batches
 from app.series import PastRun, RunSeries
 from app.share import explain
 from backend.models.capabilities import Capabilities
@@ -57,16 +57,16 @@ class View:
         self._drawn: dict[str, float] = {}
 
     @classmethod
-    def begun(cls, trace: Trace) -> View:
+    def begun(cls, trace: Trace, name: str = "") -> View:
         """A recorded run of which nothing is shown yet."""
-        view = cls(trace.settings)
+        view = cls(trace.settings, name=name)
         view.series.training_length = trace.capabilities.get("training_length")
         return view
 
     @classmethod
-    def of(cls, trace: Trace) -> View:
+    def of(cls, trace: Trace, name: str = "") -> View:
         """A recorded run, whole."""
-        view = cls.begun(trace)
+        view = cls.begun(trace, name)
         view.add(trace.events())
         view.trace = trace
         return view
@@ -186,18 +186,6 @@ def follow(
             view.knows(lab.capabilities(settings.model, settings.precision))
         view.add(events)
         yield view
-
-
-def follow_all(lab: Any, views: list[View], run: Run, period: float = PERIOD) -> Iterator[list[View]]:
-    """Runs the settings of all views at once, as `follow` does one; yields the same views."""
-    run.view = views[0]
-    streams = [lab.stream(view.series.settings, run.control, progress=True) for view in views]
-    for events in batches(merged(streams), period):
-        for number, view in enumerate(views):
-            if view.series.training_length is None:
-                view.knows(lab.capabilities(view.series.settings.model, view.series.settings.precision))
-            view.add(event for of, event in events if of == number)
-        yield views
 
 
 def sentence(error: Exception, names: Mapping[str, str] = MappingProxyType({})) -> str:

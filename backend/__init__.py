@@ -8,6 +8,7 @@ from backend.inference import threads as threads
 from backend.settings import RunSettings
 from backend.steps import Finish, Step
 
+__version__ = "0.1.0"
 __all__ = ["Finish", "Lab", "RunSettings", "Step"]
 
 

@@ -31,6 +31,7 @@ from backend.settings import Method, RunSettings, Watch, counted
 from backend.steps import Finish, Step
 from backend.terminal import WRONG, Parser, StatusLine, carries, let_any_text_through, typed
 from backend.training import command as training
+from backend.training import publish
 
 if TYPE_CHECKING:
     from backend.engine import Lab
@@ -63,6 +64,7 @@ def parser(evaluates: bool = True) -> Parser:
         runner.add(evaluate, experiments)
     report = commands.add_parser("report", help="write assets/results/README.md of the results", allow_abbrev=False)
     report.set_defaults(run=_report)
+    publish.add(commands)
     for command in (generate, describe):
         command.add_argument("--models", type=Path, metavar="FILE", help="more allowed models: a JSON list of names")
         command.add_argument(
@@ -73,7 +75,7 @@ def parser(evaluates: bool = True) -> Parser:
 
 def _add_settings(command: argparse.ArgumentParser) -> None:
     for name in RunSettings.model_fields:
-        if name != "watch":
+        if name not in ("watch", "earlier"):
             _add_field(command, name)
     for name, field in Watch.model_fields.items():
         if name == "enabled":
@@ -167,13 +169,12 @@ def _generate(options: argparse.Namespace) -> int:
 
 
 def _heeding(options: argparse.Namespace) -> dict[str, Method]:
-    """The method that a target asks for where none is named: LDPE if there is an adapter, else the prompt."""
+    """The method that a target asks for where none is named."""
     from backend.models import adapters
 
     if not hasattr(options, "target") or hasattr(options, "method"):
         return {}
-    trained = adapters.available(getattr(options, "model", "embedded"))["ldpe"] is None
-    return {"method": "ldpe" if trained else "prompted"}
+    return {"method": adapters.heeding(getattr(options, "model", "embedded"))}
 
 
 def _write(lab: Lab, settings: RunSettings, as_json: bool, save: Path | None) -> Finish:

@@ -59,12 +59,22 @@ class Watch(BaseModel):
     every: int = Field(4, ge=1, le=1000, description="tokens between two recordings of the attention logits")
 
 
+class Turn(BaseModel):
+    """A message of the conversation that comes before a prompt."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
 class RunSettings(BaseModel):
     """Everything that decides a run's output. Frozen; invalid values raise with a sentence that says what to do."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     prompt: str = Field(description="the user's message; the model's chat template is applied to it")
+    earlier: tuple[Turn, ...] = Field((), description="messages of the conversation before the prompt, in their order")
     model: str = Field(
         "embedded", max_length=300, description="'embedded', a hub id or a local folder from the allow-list"
     )
@@ -152,6 +162,13 @@ class RunSettings(BaseModel):
         if any(0xD800 <= ord(c) <= 0xDFFF for c in prompt):
             raise ValueError("the prompt is not valid Unicode text (it holds half a surrogate pair): paste it again")
         return prompt
+
+    @field_validator("earlier")
+    @classmethod
+    def _earlier_has_text(cls, earlier: tuple[Turn, ...]) -> tuple[Turn, ...]:
+        if earlier:
+            cls._prompt_has_text("\n".join(turn.content for turn in earlier))
+        return earlier
 
     @field_validator("distance_limit")
     @classmethod

@@ -70,6 +70,11 @@ def address(demo) -> Iterator[str]:
     demo.close()
 
 
+def generating(query: str = "") -> str:
+    """A query that opens the tab of all settings where it names no other."""
+    return query if "tab=" in query else f"{query}{'&' if query else '?'}tab=generate"
+
+
 class Visitor:
     """A browser context with one page, and everything it must not do: log errors, open dialogs, leave this machine.
 
@@ -98,7 +103,11 @@ class Visitor:
             self.page.route("**/lab/charts.js", lambda route: scripts.append(route))
         if clock:
             self.page.clock.install()
-        assert self.page.goto(address + query, wait_until="load").ok
+        assert self.page.goto(address + generating(query), wait_until="load").ok
+        tab = parse_qs(generating(query).lstrip("?"))["tab"][0]
+        if tab != "generate":
+            self.page.wait_for_selector(f"[role=tab][data-tab-id={tab}][aria-selected=true]")
+            return
         self.page.wait_for_selector("#model-state [data-state=good]")
         if late:
             for script in scripts:
@@ -175,9 +184,7 @@ class Visitor:
 
     def ends(self) -> str:
         self.page.wait_for_selector("#go:not([disabled])")
-        self.page.wait_for_selector(
-            "#figures-run [data-state=good], #figures-run[data-state=good], .ll-figures[data-state=good]"
-        )
+        self.page.wait_for_selector("#figures-run [data-state=good]")
         return self.message
 
     def close(self) -> None:
@@ -704,7 +711,7 @@ def test_no_tab_is_wider_than_the_screen(visit, width, theme):
     visitor = visit(query=f"?__theme={theme}", viewport={"width": width, "height": 844})
     page = visitor.page
     assert page.evaluate("document.body.classList.contains('dark')") == (theme == "dark")
-    for tab in ("Compare", "Long context", "Learn", "Generate"):
+    for tab in ("Compare", "Long context", "Lessons", "Generate"):
         shown = page.get_by_role("tab", name=tab)
         if not shown.is_visible():
             page.locator(".overflow-menu button").first.click()

@@ -23,6 +23,7 @@ from app.charts.states import table
 from app.runs import Runs
 from app.series import PastRun, RunSeries, pick, sample
 from app.tabs.generate import near_target
+from app.tabs.try_it import NAMES
 from app.text import pieces
 from app.view import View
 from backend.engine import Lab
@@ -112,6 +113,12 @@ def recorded(*names: str) -> list[RunSeries]:
 
 # What a tab hands to its charts: before anything ran, after the first step, in the middle, and whole.
 RUNS: dict[str, list[Callable[[], list[RunSeries]]]] = {
+    "try": [
+        lambda: [run(0, done=False, name=name) for name in NAMES],
+        lambda: [run(tokens, done=False, name=name) for tokens, name in enumerate(NAMES)],
+        lambda: [run(60, done=False, name="Asked"), run(9, name="Steered")],
+        lambda: [RunSeries.of(t.settings, t.events(), name=n) for n, t in zip(NAMES, presets.opening(), strict=True)],
+    ],
     "generate": [
         lambda: [run(0, done=False)],
         lambda: [run(1, done=False)],
@@ -132,6 +139,7 @@ RUNS: dict[str, list[Callable[[], list[RunSeries]]]] = {
     ],
 }
 LONGER: dict[str, Callable[[int], list[RunSeries]]] = {
+    "try": lambda tokens: [run(tokens, name=name) for name in NAMES],
     "generate": lambda tokens: [run(tokens)],
     "compare": lambda tokens: [run(tokens, name="A"), run(tokens, name="B")],
     "long": lambda tokens: [text(tokens // 8)],
@@ -191,6 +199,7 @@ def test_a_colour_may_be_seen_through():
 
 def test_each_tab_shows_its_charts_in_order():
     ordered: dict[Tab, list[str]] = {
+        "try": ["p_eos", "entropy", "logits"],
         "generate": ["length", "entropy", "logits", "states", "positions", "mask"],
         "compare": ["length", "p_eos", "entropy", "logits", "states", "positions"],
         "long": ["loglikelihood", "entropy", "logits", "states", "throughput", "cache_memory"],
@@ -201,7 +210,7 @@ def test_each_tab_shows_its_charts_in_order():
 
 def test_one_file_adds_a_chart(tmp_path, monkeypatch):
     source = Path(charts.__file__).with_name("p_eos.py").read_text("utf-8")
-    toy = source.replace('"p_eos"', '"toy"').replace('"Chance to end"', '"A toy"').replace('{"compare"', '{"generate"')
+    toy = source.replace('"p_eos"', '"toy"').replace('"Chance to end"', '"A toy"').replace('"compare":', '"generate":')
     (tmp_path / "toy.py").write_text(toy, "utf-8")
     monkeypatch.setattr(charts, "__path__", [*charts.__path__, str(tmp_path)])
     monkeypatch.setattr(charts, "live_charts", Registry("app.charts", LiveChart))

@@ -236,7 +236,7 @@ def test_every_setting_has_an_option(run):
         "watch_enabled": False, "watch_layer": "2", "watch_head": "1", "watch_every": "6",
     }
     settings = settings_of(options)
-    assert {*RunSettings.model_fields} - {"watch"} <= options.keys()
+    assert {*RunSettings.model_fields} - {"watch", "earlier"} <= options.keys()
     assert {f"watch_{name}" for name in Watch.model_fields} <= options.keys()
     assert settings.watch == Watch(enabled=False, layer=2, head=1, every=6)
     assert (settings.distance_limit, settings.window, settings.ratio, settings.unit) == (32, 64, 2.0, "words")

@@ -62,6 +62,7 @@ def settings(draw: st.DrawFn) -> RunSettings:
         "model": st.text(LETTERS, max_size=300),
         "window": st.none() | st.integers(1, 131_072),
         "distance_limit": st.sampled_from(["window", "off"]) | st.integers(1, 131_072),
+        "earlier": st.just(()),
         "watch": st.builds(Watch, **{name: numbers(Watch, name) for name in Watch.model_fields}),
     }
     numbered = {name: numbers(RunSettings, name) for name in RunSettings.model_fields if name not in others}

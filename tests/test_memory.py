@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from reading import IDS, run
 
 from backend import Finish, Lab, RunSettings
-from backend.inference import chunks, memory
+from backend.inference import chunks
 from backend.inference.memory import Memory
 from backend.inference.scheduler import PASSING, Scheduler
 from backend.positions import LambdaWindow, Plain
@@ -111,19 +111,6 @@ def test_a_run_too_large_for_the_machine_is_refused(lab: Lab, monkeypatch):
         next(lab.stream(asked))
     *_, finish = lab.stream(asked.model_copy(update={"max_new_tokens": 4}))
     assert isinstance(finish, Finish) and finish.reason == "cap"
-
-
-def test_what_is_free_is_what_a_container_may_still_use(monkeypatch, tmp_path):
-    whole = memory.free(torch.device("cpu"))
-    assert 10**8 < whole < 2**50
-    for name, value in (("max", 5_000_000), ("current", 2_000_000)):
-        (tmp_path / f"memory.{name}").write_text(f"{value}\n")
-    monkeypatch.setattr(memory, "_CGROUP", tmp_path)
-    assert memory.free(torch.device("cpu")) == 3_000_000
-    (tmp_path / "memory.max").write_text("max\n")
-    assert memory.free(torch.device("cpu")) > 10**8
-    monkeypatch.setattr(memory, "_MEMINFO", tmp_path / "none")
-    assert memory.free(torch.device("cpu")) == memory.UNKNOWN
 
 
 @given(st.integers(0, 200_000), st.integers(1, 90_000), st.none() | st.integers(1, 40_000))

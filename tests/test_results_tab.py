@@ -77,13 +77,7 @@ def opened(browser: Browser, address: str, width: int, theme: str, wrongs: list[
     page.set_default_timeout(LONG)
     page.on("console", lambda message: message.type == "error" and wrongs.append(message.text))
     page.on("pageerror", lambda error: wrongs.append(str(error)))
-    page.goto(f"{address}?__theme={theme}")
-    page.wait_for_selector("#chart-mask .main-svg")
-    tab = page.get_by_role("tab", name="Results")
-    if not tab.is_visible():
-        page.locator(".overflow-menu button").first.click()
-        tab = page.locator(".overflow-dropdown button", has_text="Results")
-    tab.click()
+    page.goto(f"{address}?__theme={theme}&tab=results")
     page.wait_for_selector("#results-withdrawn table")
     page.wait_for_selector(".ll-results .ll-plot")
     for plot in page.locator(".ll-results .ll-plot").all():

@@ -8,7 +8,7 @@ from backend.registry import Registry
 
 live_charts: Registry[LiveChart] = Registry(__name__, LiveChart)
 # What stands before a chart's name where it is shown on a tab.
-PREFIXES: dict[Tab, str] = {"generate": "", "compare": "c-", "long": "l-"}
+PREFIXES: dict[Tab, str] = {"try": "t-", "generate": "", "compare": "c-", "long": "l-"}
 
 
 def shown(tab: Tab) -> list[LiveChart]:

@@ -14,7 +14,7 @@ from app.charts.palette import PALETTES, resolve
 from app.runs import PERIOD
 from app.series import RunSeries
 
-Tab = Literal["generate", "compare", "long"]
+Tab = Literal["try", "generate", "compare", "long"]
 # The period of what is dear to draw.
 SLOW = 12 * PERIOD
 

@@ -23,7 +23,12 @@ class Entropy(LiveChart):
 
     name = "entropy"
     title = "Attention entropy"
-    tabs = {"generate": "By layer, under its ceiling ln(attended)", "compare": OF_SEVERAL, "long": OF_SEVERAL}
+    tabs = {
+        "try": OF_SEVERAL,
+        "generate": "By layer, under its ceiling ln(attended)",
+        "compare": OF_SEVERAL,
+        "long": OF_SEVERAL,
+    }
     order = 40
 
     def draw(self, runs: Sequence[RunSeries]) -> Chart:

@@ -26,6 +26,7 @@ class AttentionLogits(LiveChart):
     title = "Attention logits"
     tabs = {
         "generate": "One head before softmax, by perceived distance",
+        "try": OF_SEVERAL,
         "compare": OF_SEVERAL,
         "long": OF_SEVERAL,
     }

@@ -25,7 +25,10 @@ class EosProbability(LiveChart):
 
     name = "p_eos"
     title = "Chance to end"
-    tabs = {"compare": "Probability that the next token ends the response"}
+    tabs = {
+        "try": "Probability that the next token ends the answer",
+        "compare": "Probability that the next token ends the response",
+    }
     order = 20
 
     def draw(self, runs: Sequence[RunSeries]) -> Chart:

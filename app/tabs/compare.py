@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
 from typing import Any, Final, get_args
 
 import gradio as gr
 
-from app import charts, controls, live, model, text, toasts
+from app import charts, controls, lanes, live, model, toasts
 from app.buttons import QUIET, Buttons
 from app.frames import Frame
 from app.model import ModelChoice, narrowed
@@ -18,7 +17,7 @@ from app.runs import Run, Runs
 from app.series import RunSeries
 from app.share import settings_of
 from app.tabs.generate import Adapters
-from app.view import View, coming_words, ended_words, ending, follow_all, sentence
+from app.view import View, coming_words, ended_words, ending, sentence
 from backend.inference.control import Control
 from backend.methods import methods
 from backend.models.capabilities import Capabilities
@@ -35,7 +34,6 @@ from backend.steps import Progress
 
 PLACE: Final = "compare"
 NAMES = ("A", "B", "C", "D")
-PERIOD = 0.33
 LAYER = 12
 COMMON = (*model.NAMES, "prompt", "unit", "seed", "temperature", "max_new_tokens")
 OWN = ("method", "target", "landing", "pic", "ratio", "window")
@@ -64,8 +62,8 @@ class Slot:
         return [getattr(self, name) for name in OWN]
 
 
-def build(lab: Any, runs: Runs, adapters: Adapters, opens: Callable[..., Any]) -> None:
-    """Makes the tab where it is called. opens: the event of the page's opening."""
+def build(lab: Any, runs: Runs, adapters: Adapters, opens: Callable[..., Any]) -> dict[str, Any]:
+    """Makes the tab where it is called; returns its form's parts by name. opens: the event of the page's opening."""
     choice = model.build(lab.models.names(), "c-", LAYER)
     methods = _methods(adapters(choice.model.value))
     common, slots_shown, buttons = _common(choice)
@@ -85,6 +83,8 @@ def build(lab: Any, runs: Runs, adapters: Adapters, opens: Callable[..., Any]) -
     # What the methods that have one aim at stands in the same box.
     labels["limit"] = labels["target"]
     buttons.starts(runs, _comparing(lab, runs, labels), inputs, [stream], queue, "compare")
+    each = [f"{name}_{field}" for name in NAMES for field in OWN]
+    return dict(zip([*COMMON, "count", *each], inputs, strict=True))
 
 
 def _common(choice: ModelChoice) -> tuple[list[Any], gr.Radio, Buttons]:
@@ -230,18 +230,15 @@ def _kept(method: Method, name: str, choices: Sequence[tuple[str, str]]) -> list
 
 def _frames(lab: Any, chosen: Sequence[RunSettings], run: Run) -> Iterator[Frame]:
     """The texts, the charts and what is going on, until all settings ran or a stop."""
-    texts: dict[str, tuple[Any, ...]] = dict.fromkeys((f"text-c-{name.lower()}" for name in NAMES), ())
-    frames = count(1)
-    for views in follow_all(lab, _views(chosen), run, period=PERIOD):
+    names = [f"text-c-{name.lower()}" for name in NAMES]
+
+    def draw(views: Sequence[View], coming: Progress | None, frame: int) -> dict[str, str]:
         series = [view.series for view in views]
-        for name, one in zip(texts, series, strict=False):
-            texts[name] = text.pieces(one, texts[name])
         # Before the first token there is nothing new after the first frame, which empties the charts.
-        frame = next(frames)
         parts = charts.parts(PLACE, series, frame) if frame == 1 or any(map(len, series)) else {}
-        # What one of them waits for is said while none writes.
-        coming = None if any(map(len, series)) else next((view.progress for view in views if view.progress), None)
-        yield Frame(parts | {"compare": live.fill(**_figures(series, coming))}, dict(texts), running=True)
+        return parts | {"compare": live.fill(**_figures(series, coming))}
+
+    return lanes.frames(lab, _views(chosen), run, [run.control] * len(chosen), names, draw)
 
 
 def _views(chosen: Sequence[RunSettings]) -> list[View]:

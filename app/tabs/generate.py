@@ -14,6 +14,7 @@ from app.buttons import QUIET, Buttons
 from app.controls import Form
 from app.exports import EXPORTS, exporter
 from app.frames import Frame
+from app.kept import unpacked
 from app.model import ModelChoice
 from app.numbers import in_range
 from app.replay import Replay
@@ -345,6 +346,12 @@ def _files(files: Files, parts: Parts, runs: Runs, store: Store, first: Trace | 
     parts.buttons.busy_during(files.replay)
     replayed = files.replay.click(again, [parts.trace], [parts.stream], concurrency_limit=None, **QUIET)
     parts.buttons.free_after(replayed)
+
+
+def shown_again(text: str) -> list[Any]:
+    """The trace, the earlier runs and the frame of a run that the browser kept."""
+    trace, past = unpacked(text)
+    return [trace or gr.skip(), past or gr.skip(), View.of(trace).frame().encode() if trace else gr.skip()]
 
 
 def restored(form: Form, query: dict[str, str]) -> tuple[list[Any], str]:

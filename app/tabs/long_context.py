@@ -40,12 +40,14 @@ FIGURES = (
     ("memory", "Cache"),
     ("left", "Time left"),
 )
+# What is asked for, beside the model.
+ASKED = ("source", "own", "length", "window", "sinks", "ratio", "then", "depth", "policies")
 # What the charts show before a text is read.
 NOTHING_READ = (RunSeries(RunSettings(prompt="…"), "Plain", to_read=1),)
 
 
-def build(lab: Any, runs: Runs, opens: Callable[..., Any]) -> None:
-    """Makes the tab where it is called. opens: the event of the page's opening."""
+def build(lab: Any, runs: Runs, opens: Callable[..., Any]) -> dict[str, Any]:
+    """Makes the tab where it is called; returns its form's parts by name. opens: the event of the page's opening."""
     choice = model.build(lab.models.names(), "l-", LAYER)
     with gr.Row(elem_classes=["ll-panel", "ll-common"]):
         source, own = _text()
@@ -71,6 +73,7 @@ def build(lab: Any, runs: Runs, opens: Callable[..., Any]) -> None:
 
     inputs = [source, own, length, window, sinks, ratio, then, depth, policies, *choice.inputs]
     buttons.starts(runs, start, inputs, [stream], queue, "long")
+    return dict(zip((*ASKED, *model.NAMES), inputs, strict=True))
 
 
 def _text() -> tuple[gr.Radio, gr.Textbox]:

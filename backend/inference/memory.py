@@ -8,11 +8,13 @@ from pathlib import Path
 
 import torch
 
+from backend.inference import cgroup
+
 # Of what is free when the first model is there. The rest is for other models and for what a step computes.
 SHARE = 0.5
 # Where a system does not say what is free.
 UNKNOWN = 4 * 2**30
-_MEMINFO, _CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
+_MEMINFO = Path("/proc/meminfo")
 
 
 class Memory:
@@ -46,7 +48,7 @@ def free(device: torch.device) -> int:
     """Bytes that nobody uses now: of a GPU, or of the machine and of the container's share in it."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    return min(_available(), _allowed())
+    return min(_available(), cgroup.memory())
 
 
 def _available() -> int:
@@ -55,11 +57,3 @@ def _available() -> int:
         return int(lines["MemAvailable"].split()[0]) * 1024
     except (OSError, KeyError, ValueError):
         return UNKNOWN
-
-
-def _allowed() -> int:
-    try:
-        most, used = ((_CGROUP / f"memory.{name}").read_text() for name in ("max", "current"))
-        return int(most) - int(used)
-    except (OSError, ValueError):
-        return 2**62

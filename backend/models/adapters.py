@@ -142,6 +142,11 @@ def available(model: str) -> dict[str, str | None]:
     return {method: _missing(method, model) for method in methods.names()}
 
 
+def heeding(model: str) -> Method:
+    """The method that a target asks for where none is named: LDPE if the model has an adapter, else the prompt."""
+    return "prompted" if _missing("ldpe", model) else "ldpe"
+
+
 def save(
     path: str | Path,
     lora: Any,

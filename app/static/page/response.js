@@ -18,7 +18,8 @@ function response(element) {
       const added = document.createDocumentFragment();
       for (const piece of fresh) added.append(token(piece));
       text.append(added);
-      if (stick) text.scrollTop = text.scrollHeight;
+      // Of a run that is shown whole the beginning is read first.
+      if (stick && underway) text.scrollTop = text.scrollHeight;
     }
     seen = known + more.length;
     root.classList.toggle("empty", !text.childElementCount);

@@ -1,39 +1,27 @@
-"""The Learn tab: each concept in short, with its formula and something to try."""
+"""Each idea of the lab in short, with its formula."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-import gradio as gr
 
-from app.share import to_query
-from backend.settings import RunSettings
-
-
-class Lesson(NamedTuple):
-    """title, what it is (Markdown with formulas), what to try, and the settings that try it."""
+class Idea(NamedTuple):
+    """title, and what it is (Markdown with formulas)."""
 
     title: str
     words: str
-    try_it: str
-    settings: RunSettings | None
 
 
-STORY = "Write a short story about a lighthouse keeper who collects clouds."
-SKY = "Why is the sky blue, and why does it turn red in the evening?"
-
-LESSONS = (
-    Lesson(
+IDEAS = (
+    Idea(
         "Words of the lab",
         r"""
 The **prompt** is everything the model reads before it answers: $n$ tokens. The **response** is what it writes:
 $y_1 \dots y_m$, EOS not counted. The **target** is the wanted length of the response and the **signed
 error** is produced minus target. The **cap** on new tokens always holds, whatever the method.
 """,
-        "Press Generate, point at a token of the answer and read how likely it was and how many remain.",
-        RunSettings(prompt=SKY),
     ),
-    Lesson(
+    Idea(
         "LDPE and ORPE: a countdown",
         r"""
 Each input token's embedding gets a vector that says how many tokens are still to come. With target $\ell$ and
@@ -41,51 +29,38 @@ position $i$, LDPE counts $c = n + \ell + 1 - i$ over prompt and response; ORPE 
 count becomes $\mathrm{PE}(c, 2k) = \sin(c / 10000^{2k/d})$ and $\mathrm{PE}(c, 2k{+}1) = \cos(\cdot)$, scaled to
 the size of the embeddings. At the last token the count is 1, and the next output is EOS.
 """,
-        (
-            "Choose LDPE or ORPE, set the target to 60 and move the slider while the model writes: the count is "
-            "read afresh at every token."
-        ),
-        None,
     ),
-    Lesson(
+    Idea(
         "LRPE: stretched waves",
         r"""
 Here the position counts up, and the target sets the wavelengths: $\sin\!\big(t / \ell^{\,2k/d}\big)$. At the end
 $t = \ell$, and pair $k$ has turned by $\ell^{\,1-2k/d}$: by another angle at every target. Little marks the end as
 such, and this model has not learnt to see it.
 """,
-        "Compare LRPE with ORPE at targets 30 and 300.",
-        None,
     ),
-    Lesson(
+    Idea(
         "PRE: progress as an impulse",
         r"""
 Only the share $r = t/\ell$ written so far is given to the model: dimension pair $k$ gets $(\cos kr, \sin kr)$, the
 impulse response of a single frequency $\omega = r\,d/2$. The prompt gets $r = 0$. Since $r$ never leaves $[0, 1]$,
 targets longer than those seen in training look familiar.
 """,
-        "Set a target of 500 and watch p(end) rise only near the end.",
-        None,
     ),
-    Lesson(
+    Idea(
         "MNT++: a limit instead of a target",
         r"""
 Trained with counts that are too large by $|\mathcal{N}(0, \sigma)|$, the model learns that it may end earlier than
 the count says, but never later. At inference the number is an upper bound that the answer rounds itself off under.
 """,
-        "Set a limit of 1,000: half of the answers end by themselves within 300 tokens.",
-        None,
     ),
-    Lesson(
+    Idea(
         "Asked, and Decay: the baselines",
         r"""
 *Asked* writes the target into the prompt and hopes. *Decay* multiplies the score of EOS by a factor that
 grows exponentially past the target: it ends late rather than well.
 """,
-        "Run Decay with target 80, then press “Wrap up now” early in a long answer.",
-        RunSettings(prompt=STORY, method="exp_decay", target=80),
     ),
-    Lesson(
+    Idea(
         "RoPE and perceived distance",
         r"""
 RoPE turns queries and keys by an angle proportional to their position, so a score depends on positions only through
@@ -93,30 +68,24 @@ a difference: the distance at which a key seems to lie. Every policy here is a c
 $\delta(t, j) = a(t) - b(j)$, with plain RoPE $a = t,\ b = j$. The chart of perceived positions draws $\delta$
 against $t - j$.
 """,
-        "Move the ratio slider with Naive chosen, and watch the line tilt before anything is generated.",
-        RunSettings(prompt=SKY, pic="naive", ratio=2),
     ),
-    Lesson(
+    Idea(
         "PIC: compressing position ids",
         r"""
 *Naive* divides every position by $s$. *NTK* leaves positions alone and multiplies RoPE's base by $s$, which slows
 the low frequencies most. *Dynamic* divides only the middle: the first $i_c$ tokens and the last $r_c$ keep their
 distances, so that the local syntax stays exact while far text comes closer. A ratio below 1 stretches instead.
 """,
-        "Dynamic with ratio 4 against ratio 0.25 on the same story: compare the lengths.",
-        RunSettings(prompt=STORY, pic="dynamic", ratio=4, recent=64),
     ),
-    Lesson(
+    Idea(
         "Λ: a window with sinks",
         r"""
 Each token sees the last $L$ tokens and the first $n_{\text{global}}$ (the *sinks*, on which many heads park their
 attention), and no distance is perceived beyond $L$. Memory and time for one token no longer grow with the length,
 and neither does the entropy's ceiling $\ln(\text{attended})$.
 """,
-        "Set the window to 48: the mask becomes a Λ, and the ceiling in the entropy chart goes flat.",
-        RunSettings(prompt=SKY, window=48),
     ),
-    Lesson(
+    Idea(
         "What the four charts tell",
         r"""
 **Length**: how far the answer has come, and the chance that it ends now. **Entropy** $H = -\sum_j p_j \ln p_j$:
@@ -125,22 +94,5 @@ near the ceiling a head looks everywhere, near 0 at one token; past the training
 the first layer's outputs in two principal components, coloured by position; the Results tab
 tells whether those beyond training leave the others.
 """,
-        "Pick another layer and head under Advanced while the model writes.",
-        RunSettings(prompt=SKY),
     ),
 )
-
-
-def build() -> None:
-    """Makes the tab where it is called."""
-    with gr.Row(elem_classes=["ll-lessons"]):
-        for lesson in LESSONS:
-            with gr.Column(elem_classes=["ll-panel", "ll-lesson"], min_width=320):
-                gr.Markdown(
-                    f"### {lesson.title}\n{lesson.words}\n**Try it.** {lesson.try_it}{_link(lesson)}",
-                    latex_delimiters=[{"left": "$", "right": "$", "display": False}],
-                )
-
-
-def _link(lesson: Lesson) -> str:
-    return f" [Open these settings](?{to_query(lesson.settings)})" if lesson.settings else ""

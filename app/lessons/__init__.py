@@ -1,0 +1,15 @@
+"""The lessons, one file of this folder each, in their order."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from app.lessons.lesson import Lesson
+
+
+@cache
+def lessons() -> dict[str, Lesson]:
+    """By the names of their files."""
+    found = [Lesson.read(path) for path in Path(__file__).parent.glob("*.toml")]
+    return {lesson.name: lesson for lesson in sorted(found, key=lambda each: (each.order, each.name))}

@@ -1,0 +1,84 @@
+"""What a lesson is: something to predict, to run on the page, to look at and to check."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Predict(_Part):
+    """A question before the run: a number from least to most, or one of some choices, of which `right` is the index of
+    the one that comes true."""
+
+    question: str
+    unit: str = ""
+    least: int = 0
+    most: int = 0
+    choices: tuple[str, ...] = ()
+    right: int | None = None
+
+    @model_validator(mode="after")
+    def _has_an_answer(self) -> Self:
+        if self.choices and (self.right is None or not 0 <= self.right < len(self.choices)):
+            raise ValueError("say which of the choices is right: an index from 0")
+        if not self.choices and not self.least < self.most:
+            raise ValueError("give choices, or a least and a larger most")
+        return self
+
+
+class Run(_Part):
+    """What is run. tab: where; settings: of that tab's boxes, by their names, the others as the page opens with them.
+
+    words: what will happen. result: where the page shows the number that was to be predicted, as a CSS selector.
+    """
+
+    tab: Literal["try", "compare", "long"]
+    words: str
+    settings: dict[str, Any]
+    result: str = ""
+
+
+class Check(_Part):
+    """A question after the run, and its answer."""
+
+    question: str
+    answer: str
+
+
+class Teacher(_Part):
+    """say: what to tell the class. expect: what the runs show, with ranges: other processors round otherwise."""
+
+    say: str
+    expect: str
+
+
+class Lesson(_Part):
+    """A lesson, as its file has it. minutes: with a class. idea: what it is about, in a sentence. misconception: what
+    it takes away."""
+
+    name: str
+    title: str
+    order: int
+    minutes: int = Field(ge=1)
+    idea: str
+    predict: Predict
+    run: Run
+    look: str
+    check: Check
+    misconception: str
+    teacher: Teacher
+
+    @classmethod
+    def read(cls, path: Path) -> Lesson:
+        """A lesson's TOML file. Raises ValueError that names the file where it is none."""
+        try:
+            return cls(name=path.stem, **tomllib.loads(path.read_text("utf-8")))
+        except (tomllib.TOMLDecodeError, ValidationError) as error:
+            raise ValueError(f"{path.name} is no lesson: {error}") from error

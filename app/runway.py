@@ -1,0 +1,107 @@
+"""The runway: how far runs that write side by side have come, where their sentences end, and how likely an end is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from app.charts.drawing import signed
+from app.series import RunSeries, sample
+from backend.settings import RunSettings, counted
+from backend.steps import Finish
+from backend.text.sentences import final, sentences
+from backend.text.units import tolerance
+
+# The runway is so many times as long as the target, and grows by halves of it where a run goes further.
+SPAN = 1.5
+POINTS = 160
+
+
+def encode(runs: Sequence[RunSeries], frame: int = 0) -> str:
+    """JSON for `live.runway`: the target of the last run, the length of the runway, and a lane for each run."""
+    return orjson.dumps(
+        {
+            "run": str(runs[0].run),
+            "frame": frame,
+            "prompt": runs[-1].settings.prompt,
+            "lands": runs[-1].settings.lands,
+            "unit": runs[-1].settings.goal_unit,
+            "target": _target(runs[-1]),
+            "span": _span(runs),
+            "lanes": [_lane(run) for run in runs],
+        }
+    ).decode()
+
+
+def ending(finish: Finish, settings: RunSettings) -> tuple[str, str]:
+    """How an answer ended, as the page's figures name it and in a few words: 'good' is a whole sentence that the model
+    ended itself, within the tolerance of the target."""
+    if finish.reason == "error":
+        return "bad", "failed"
+    if finish.reason == "stopped":
+        return "", "stopped"
+    if finish.reason == "cap":
+        return "bad", "cut at the maximum"
+    if not final(finish.text):
+        return "bad", "amid a sentence"
+    near = finish.error is None or abs(finish.error) <= tolerance(settings.goal, settings.goal_unit)
+    return "good" if near else "bad", "with a sentence"
+
+
+def sentence_ends(run: RunSeries) -> list[int]:
+    """How much was produced, in the unit of the goal, at the end of each sentence so far."""
+    text, found, token, read, at = run.answer, [], run.thought, 0, 0
+    for sentence in sentences(text):
+        at = text.find(sentence, at) + len(sentence)
+        while read < at:
+            read += len(run.text[token])
+            token += 1
+        if final(text[:at]):
+            found.append(run.produced[token - 1])
+    return found
+
+
+def _lane(run: RunSeries) -> dict[str, Any]:
+    # The first chance is of an answer without a token, the last one of that which was written.
+    chances = list(zip([0, *run.produced], run.p_eos, strict=False))
+    state, words = ending(run.finish, run.settings) if run.finish else ("busy", "")
+    return {
+        "name": run.name,
+        "produced": run.produced[-1] if len(run) else 0,
+        "state": state if len(run) or run.finish else "",
+        "ends": sentence_ends(run),
+        "chance": [[chances[i][0], round(chances[i][1], 5)] for i in sample(len(chances), POINTS)],
+        "forecast": _forecast(run),
+        "words": _words(run, words),
+    }
+
+
+def _words(run: RunSeries, ended: str) -> str:
+    if not len(run):
+        return ""
+    words = counted(run.produced[-1], run.settings.goal_unit)
+    if run.error is not None and run.finish is not None:
+        words += f", {signed(run.error)} from the target" if run.error else ", on the target"
+    return f"{words}; {ended}" if ended else words
+
+
+def _forecast(run: RunSeries) -> float | None:
+    """Where the run would end, in the unit of the goal, if its chance to end stayed as it is."""
+    stop = run.predicted_stop() if run.finish is None and len(run) else None
+    return None if stop is None else stop * max(1, run.produced[-1]) / len(run)
+
+
+def _target(run: RunSeries) -> int:
+    moved = run.target[-1] if run.target else None
+    return moved or run.settings.goal
+
+
+def _span(runs: Sequence[RunSeries]) -> float:
+    furthest = max(run.produced[-1] if len(run) else 0 for run in runs)
+    target = _target(runs[-1])
+    span = SPAN * target
+    while span < furthest:
+        span += target / 2
+    return span

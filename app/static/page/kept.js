@@ -1,0 +1,65 @@
+// What the browser keeps of a visitor: each form as it stands, and the run that was shown last. The server reads both
+// as it reads a link and a file. Where the browser forbids or has no room, nothing is kept, and nothing else changes.
+const KEPT = "length-lab-form-", LINKED = "length-lab-link", LARGEST = 1_000_000;
+const changed = new Map();
+let keeping = false, due = 0;
+
+function stored(storage, name, value) {
+  try {
+    return value === undefined ? window[storage].getItem(name) : window[storage].setItem(name, value);
+  } catch { return null; }
+}
+
+// What a form holds while the page opens is not yet the visitor's.
+const keeps = () => { keeping = true; };
+function keep(place, names, values) {
+  if (!keeping) return;
+  changed.set(place, Object.fromEntries(names.map((name, i) => [name, values[i]])));
+  clearTimeout(due);
+  due = setTimeout(write, 300);
+}
+function write() {
+  for (const [place, form] of changed) {
+    const text = JSON.stringify(form);
+    if (text.length <= LARGEST) stored("localStorage", KEPT + place, text);
+  }
+  changed.clear();
+}
+addEventListener("pagehide", write);
+
+// A link is taken once: when its page is loaded anew, what was made of it since is what counts.
+const taken = () => stored("sessionStorage", LINKED) === location.search
+  && performance.getEntriesByType("navigation")[0]?.type !== "navigate";
+let linked;
+function byLink() {
+  linked ??= holdsSettings() && !taken();
+  stored("sessionStorage", LINKED, location.search);
+  return linked;
+}
+
+// The forms by their places, as JSON; the settings' own place is left to the link where there is one.
+function keptForms(settled, places) {
+  const own = places.filter((place) => !(place === settled && byLink()));
+  return JSON.stringify(Object.fromEntries(own.map((place) => [place, reduced(stored("localStorage", KEPT + place))])));
+}
+
+function store(mode, ask) {
+  return new Promise((resolve, reject) => {
+    const opening = indexedDB.open("length-lab", 1);
+    opening.onupgradeneeded = () => opening.result.createObjectStore("runs");
+    opening.onerror = () => reject(opening.error);
+    opening.onsuccess = () => {
+      const asked = ask(opening.result.transaction("runs", mode).objectStore("runs"));
+      asked.onsuccess = () => resolve(asked.result);
+      asked.onerror = () => reject(asked.error);
+      asked.transaction.oncomplete = asked.transaction.onabort = () => opening.result.close();
+    };
+  });
+}
+const LAST = "last";
+const keepRun = (run) => { if (run) store("readwrite", (runs) => runs.put(run, LAST)).catch(() => null); };
+// A link asks for a run of its own; those before it are remembered none the less.
+async function keptRun() {
+  const run = await Promise.resolve().then(() => store("readonly", (runs) => runs.get(LAST))).catch(() => null);
+  return !run ? "" : byLink() ? JSON.stringify({ ...JSON.parse(run), trace: "" }) : run;
+}

@@ -1,0 +1,122 @@
+// The panel of a lesson: predict, run, look, check. It stays while the lesson runs on another tab. Lessons come as the
+// property `lessons`; the value says what is asked of the page, as JSON.
+let openLesson = () => {}, lessonRun = async (value) => value;
+const runLesson = (...asked) => lessonRun(...asked);
+function lesson(element, props, trigger) {
+  const root = element.querySelector(".ll-lesson");
+  const body = root.querySelector(".ll-steps"), title = root.querySelector("h2");
+  let shown = null, predicted = null, asked = 0;
+  const made = (tag, kind, words = "") => Object.assign(document.createElement(tag), { className: kind, textContent: words });
+
+  function step(number, name, ...parts) {
+    const section = made("section", "ll-step");
+    section.dataset.step = name.toLowerCase();
+    section.append(made("h3", "", `${number} ${name}`), ...parts);
+    return section;
+  }
+  function button(words, press) {
+    const one = made("button", "", words);
+    one.type = "button";
+    one.addEventListener("click", () => press(one));
+    return one;
+  }
+  const reach = (name) => { body.querySelector(`[data-step=${name}]`).hidden = false; };
+
+  function predicting({ question, unit, least, most, choices, right }) {
+    if (choices.length) {
+      const options = choices.map((words, index) => {
+        const option = made("label", "ll-option"), input = Object.assign(made("input", ""), { type: "radio", name: "predicted", value: index });
+        option.append(input, ` ${words}`);
+        input.addEventListener("change", () => { predicted = { index, right }; reach("run"); });
+        return option;
+      });
+      return step(1, "Predict", made("p", "", question), ...options);
+    }
+    const slider = Object.assign(made("input", ""), { type: "range", min: least, max: most, value: Math.round((least + most) / 2) });
+    slider.setAttribute("aria-label", question);
+    const number = made("output", "", `${slider.value} ${unit}`);
+    slider.addEventListener("input", () => { number.textContent = `${slider.value} ${unit}`; });
+    const settle = button("That is my guess", () => { predicted = { number: Number(slider.value), unit }; reach("run"); });
+    return step(1, "Predict", made("p", "", question), slider, number, settle);
+  }
+
+  function show(name) {
+    const found = props.lessons.find((one) => one.name === name);
+    if (!found) return;
+    [shown, predicted] = [found, null];
+    title.textContent = found.title;
+    const verdict = made("p", "ll-verdict"), answer = made("p", "ll-answer", found.check.answer);
+    answer.hidden = true;
+    verdict.setAttribute("role", "status");
+    const wrong = made("p", "ll-hint", `This takes away: ${found.misconception}`);
+    wrong.hidden = true;
+    const next = props.lessons[props.lessons.indexOf(found) + 1];
+    body.replaceChildren(
+      predicting(found.predict),
+      step(2, "Run", made("p", "", found.run.words), button("Run it", () => ask())),
+      step(3, "Look", verdict, made("p", "", found.look)),
+      step(4, "Check", made("p", "", found.check.question), button("Show the answer", (pressed) => {
+        answer.hidden = wrong.hidden = false;
+        pressed.hidden = true;
+      }), answer, wrong, ...(next ? [button(`Next: ${next.title}`, () => show(next.name))] : [])),
+    );
+    for (const name of ["run", "look", "check"]) body.querySelector(`[data-step=${name}]`).hidden = true;
+    root.hidden = false;
+    beside(true);
+    title.focus();
+  }
+  // The page makes room for the panel.
+  const beside = (open) => element.closest(".contain > *")?.classList.toggle("ll-learning", open);
+  function close() {
+    root.hidden = true;
+    beside(false);
+  }
+  function ask() {
+    props.value = JSON.stringify({ run: shown.name, number: ++asked });
+    trigger("input");
+  }
+
+  // Presses the tab's own button once it is there, and goes on to what is to be seen when it rests again.
+  lessonRun = async (value, buttons) => {
+    const until = (holds) => new Promise((resolve) => {
+      const look = () => (holds() ? resolve() : setTimeout(look, 100));
+      look();
+    });
+    const go = () => document.querySelector(buttons[shown.run.tab]);
+    await until(() => go()?.offsetParent && !go().disabled);
+    await new Promise((resolve) => setTimeout(resolve, 400));
+    go().click();
+    await until(() => go().disabled);
+    reach("look");
+    await until(() => !go().disabled);
+    judge();
+    reach("check");
+    return value;
+  };
+  function judge() {
+    const verdict = body.querySelector(".ll-verdict");
+    const found = shown.run.result && document.querySelector(shown.run.result)?.textContent.match(/[\d,]+/)?.[0];
+    if (predicted?.number != null && found) {
+      const number = Number(found.replaceAll(",", ""));
+      const away = Math.abs(number - predicted.number).toLocaleString("en");
+      verdict.textContent = `You said ${predicted.number.toLocaleString("en")}; it is ${number.toLocaleString("en")} ${predicted.unit}: ${away} away.`;
+    } else if (predicted?.number != null) {
+      verdict.textContent = `You said ${predicted.number.toLocaleString("en")} ${predicted.unit}.`;
+    } else if (predicted) {
+      verdict.textContent = predicted.index === predicted.right ? "Your guess was right." : `Rather: ${shown.predict.choices[predicted.right]}.`;
+    }
+  }
+
+  root.querySelector("[data-act=close]").addEventListener("click", close);
+  root.addEventListener("keydown", (event) => { if (event.key === "Escape") { event.stopPropagation(); close(); } });
+  openLesson = show;
+}
+document.addEventListener("click", (event) => {
+  const name = event.target.closest("[data-lesson]")?.dataset.lesson;
+  if (name) openLesson(name);
+  const part = event.target.closest("[data-print]")?.dataset.print;
+  if (!part) return;
+  document.body.dataset.printed = part;
+  window.addEventListener("afterprint", () => delete document.body.dataset.printed, { once: true });
+  window.print();
+});

@@ -1,0 +1,109 @@
+// Lanes from nothing to beyond a target: what was written, where sentences end, the chance to end, and the flag at the
+// target, which the pointer and the arrow keys move. A value is {run, unit, target, span, lanes}.
+let asks = () => {};
+const asksFor = (values) => asks(values);
+function runway(element, props, trigger, watch) {
+  const root = element.querySelector(".ll-runway");
+  const track = root.querySelector(".ll-track"), flag = root.querySelector(".ll-flag");
+  const scale = root.querySelector(".ll-scale"), spoken = root.querySelector(".ll-spoken");
+  const least = Number(flag.getAttribute("aria-valuemin"));
+  let latest = { span: 1.5 * props.value, unit: "tokens", lanes: [] }, asked = null, quiet = 0;
+  const share = (value) => `${(100 * Math.min(1, value / latest.span)).toFixed(2)}%`;
+
+  function lane({ name, produced, state, ends, chance, forecast, words }, index) {
+    const made = (tag, kind, at) => {
+      const part = Object.assign(document.createElement(tag), { className: kind });
+      if (at != null) part.style.insetInlineStart = share(at);
+      return part;
+    };
+    const row = made("div", "ll-run");
+    row.dataset.state = state;
+    row.dataset.lane = index;
+    const caption = made("p", "");
+    caption.append(Object.assign(document.createElement("b"), { textContent: name }), ` ${words}`);
+    const bar = made("div", "ll-bar"), done = made("i", "ll-done");
+    done.style.width = share(produced);
+    bar.append(done, ...ends.map((at) => made("i", "ll-end", at)), ...(forecast ? [made("i", "ll-forecast", forecast)] : []));
+    row.append(caption, bar, sparks(chance));
+    return row;
+  }
+
+  // A chance of one in a thousand is to be seen beside certainty: the height is the fourth root.
+  function sparks(chance) {
+    const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+    svg.setAttribute("viewBox", "0 0 1000 20");
+    svg.setAttribute("preserveAspectRatio", "none");
+    svg.setAttribute("class", "ll-sparks");
+    const line = document.createElementNS(svg.namespaceURI, "path");
+    const x = (at) => Math.round(1000 * Math.min(1, at / latest.span));
+    const points = chance.map(([at, p]) => `L${x(at)},${(20 - 19 * p ** 0.25).toFixed(1)}`).join("");
+    line.setAttribute("d", chance.length ? `M${x(chance[0][0])},20${points}V20Z` : "");
+    svg.append(line);
+    return svg;
+  }
+
+  function draw() {
+    root.querySelector(".ll-runs").replaceChildren(...latest.lanes.map(lane));
+    const step = [5, 10, 20, 25, 50, 100, 200, 250, 500, 1000, 2000].find((size) => latest.span / size <= 8) ?? latest.span;
+    scale.replaceChildren(...Array.from({ length: Math.floor(latest.span / step) + 1 }, (_, i) => {
+      const label = Object.assign(document.createElement("span"), { textContent: (i * step).toLocaleString("en") });
+      label.style.insetInlineStart = share(i * step);
+      return label;
+    }), Object.assign(document.createElement("em"), { textContent: latest.unit }));
+    place();
+  }
+  function place() {
+    const target = props.value ?? latest.target;
+    flag.style.insetInlineStart = share(target);
+    flag.setAttribute("aria-valuenow", target);
+    flag.setAttribute("aria-valuemax", Math.round(latest.span));
+    flag.setAttribute("aria-valuetext", `${target} ${latest.unit}`);
+    flag.firstElementChild.textContent = target;
+  }
+  function move(target) {
+    const most = Math.max(least, Math.floor(latest.span));
+    target = Math.min(most, Math.max(least, Math.round(target)));
+    if (target === props.value) return;
+    props.value = target;
+    place();
+    trigger("input");
+  }
+
+  // Veils what was written as long as the form asks for something else.
+  function compare() {
+    const { prompt, target, unit, lands } = latest;
+    const same = !asked || [prompt, target, unit, lands].every((value, i) => value === asked[i]);
+    root.closest(".ll-try")?.classList.toggle("ll-veiled", latest.lanes.length > 0 && !same);
+  }
+
+  function receive(value) {
+    latest = value;
+    compare();
+    root.dataset.run = value.run;
+    root.dataset.drawn = value.frame;
+    draw();
+    clearTimeout(quiet);
+    quiet = setTimeout(() => { spoken.textContent = value.lanes.map(({ name, words }) => `${name}: ${words}.`).join(" "); }, 1500);
+  }
+
+  flag.addEventListener("pointerdown", (event) => { event.preventDefault(); flag.focus(); flag.setPointerCapture(event.pointerId); });
+  flag.addEventListener("pointermove", (event) => {
+    if (!flag.hasPointerCapture(event.pointerId)) return;
+    const box = track.getBoundingClientRect();
+    const along = getComputedStyle(track).direction === "rtl" ? box.right - event.clientX : event.clientX - box.left;
+    move(latest.span * along / box.width);
+  });
+  flag.addEventListener("keydown", (event) => {
+    const by = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, PageUp: 10, PageDown: -10 }[event.key];
+    if (!by) return;
+    event.preventDefault();
+    move((props.value ?? latest.target) + by);
+  });
+  watch("value", () => {
+    // With a target beyond the runway the flag would stand at its end, and say nothing.
+    if (!latest.lanes.length || props.value > latest.span) { latest = { ...latest, span: 1.5 * props.value }; draw(); } else place();
+  });
+  asks = (values) => { asked = values; compare(); };
+  draw();
+  receives(root.dataset.name, receive);
+}

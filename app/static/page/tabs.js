@@ -1,0 +1,40 @@
+// The tab that is shown is part of the address: choosing one is a step that Back takes back.
+const TAB = "tab";
+// What the address of a link holds beside settings.
+const noSetting = (name) => name === TAB || name === "view" || name.startsWith("__");
+const named = (address = location) => new URL(address.href).searchParams;
+const holdsSettings = (address) => [...named(address).keys()].some((name) => !noSetting(name));
+
+function tabs(settled) {
+  const all = window.gradio_config.components.filter(({ type }) => type === "tabitem").map(({ props }) => props);
+  const shown = () => document.querySelector("[role=tab][aria-selected=true]")?.dataset.tabId;
+  // Settings are of the tab that says so, whichever is the first.
+  const wanted = () => {
+    const name = named().get(TAB);
+    return all.some(({ id }) => id === name) ? name : holdsSettings() ? settled : all[0].id;
+  };
+  // Tabs that have no room are in a menu, by their label.
+  function open(id) {
+    const { label } = all.find((tab) => tab.id === id);
+    const menu = [...document.querySelectorAll(".overflow-dropdown button")];
+    (document.querySelector(`[role=tab][data-tab-id="${id}"]`) ?? menu.find((item) => item.textContent === label))?.click();
+  }
+  function follow() {
+    const id = shown();
+    if (!id || id === wanted()) return;
+    const url = new URL(location.href);
+    url.searchParams.set(TAB, id);
+    history.pushState(null, "", url);
+  }
+  function begin() {
+    const list = document.querySelector("[role=tablist]");
+    if (!list?.querySelector("[role=tab]")) return;
+    waiting.disconnect();
+    open(wanted());
+    new MutationObserver(follow).observe(list, { subtree: true, childList: true, attributeFilter: ["aria-selected"] });
+    addEventListener("popstate", () => open(wanted()));
+  }
+  const waiting = new MutationObserver(begin);
+  waiting.observe(document.body, { subtree: true, childList: true });
+  begin();
+}

@@ -1,0 +1,239 @@
+"""The first tab: one prompt written twice at once, asked for a length and steered to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import gradio as gr
+
+from app import charts, lanes, live, presets, runway, text, toasts
+from app.buttons import QUIET, Buttons
+from app.charts.drawing import signed
+from app.controls import Form
+from app.frames import Frame
+from app.numbers import in_range
+from app.runs import Runs
+from app.tabs.generate import Adapters
+from app.view import View, coming_words, sentence
+from backend.inference.control import Control
+from backend.record.trace import Trace
+from backend.settings import RunSettings, Unit, counted
+from backend.steps import Progress
+
+PLACE: Final = "try"
+NAMES: Final = ("Asked", "Steered")
+TEXTS = ("text-try-asked", "text-try-steered")
+FIELDS = (("written", "Written"), ("error", "Off by"), ("end", "Ends"))
+# The first of these that the model has an adapter for steers; the last needs none.
+STEERS = ("ldpe", "orpe", "pre", "exp_decay")
+LABELS = {"prompt": "Prompt", "target": "Length", "unit": "Unit"}
+PROMPTS = {
+    "Clouds": presets.STORY,
+    "Fox": "Tell a bedtime story about a fox who is afraid of the dark.",
+    "Bees": "Tell me about the life of bees.",
+    "Friend": "What makes a good friend?",
+    "Reading": "Why is reading important for children?",
+}
+
+
+@dataclass
+class Lanes:
+    """One hand on both lanes: Stop ends both, and a moved target moves where the steered one ends. What was asked in
+    the prompt stays asked."""
+
+    asked: Control = field(default_factory=Control)
+    steered: Control = field(default_factory=Control)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether `stop` was called."""
+        return self.steered.stopped
+
+    def stop(self) -> None:
+        """Ends both."""
+        self.asked.stop()
+        self.steered.stop()
+
+    def retarget(self, goal: int) -> None:
+        """Another target for the steered lane."""
+        self.steered.retarget(goal)
+
+    def watch(self, layer: int, head: int) -> None:
+        """Both lanes watch what they began with."""
+
+
+@dataclass
+class Parts:
+    """The tab's components that events of the page touch. form: prompt, target, unit and finish, by name."""
+
+    form: dict[str, Any]
+    inside: gr.Button
+
+
+def build(lab: Any, runs: Runs, adapters: Adapters) -> Parts:
+    """Makes the tab where it is called. adapters: why a length method cannot be used on a model, or None."""
+    shown = presets.opening()
+    asked = shown[1].settings if shown else RunSettings(prompt=presets.STORY, target=60)
+    with gr.Column(elem_classes=["ll-try"]):
+        inputs, go, stop = _question(asked)
+        queue = gr.HTML("", apply_default_css=False, elem_classes=["ll", "ll-queue"])
+        _lanes()
+        flag = live.runway("try", "Runway", asked.target)
+        with gr.Row(elem_classes=["ll-onward"]):
+            inside = gr.Button("All settings", size="sm", elem_id="try-inside")
+        with gr.Accordion("See inside", open=False, elem_id="try-charts"), gr.Row(elem_classes=["ll-grid"]):
+            live.charts(PLACE, [])
+        stream = live.stream(recorded(shown) if shown else None)
+    _steering(inputs[1], flag, runs)
+    veils = "(...values) => window.LengthLab?.asksFor(values)"
+    gr.on([part.change for part in inputs], None, inputs, None, js=veils, **QUIET)
+    write = _writing(lab, runs, adapters)
+    Buttons(PLACE, go, stop).starts(runs, write, inputs, [stream], queue, "try-steered")
+    return Parts(dict(zip(("prompt", "target", "unit", "finish"), inputs, strict=True)), inside)
+
+
+def leads_on(parts: Parts, form: Form, adapters: Adapters, tabs: gr.Tabs) -> None:
+    """Lets what is tried be taken to the form with all settings."""
+
+    def taken(prompt: str, target: int, unit: Unit, finish: bool) -> list[Any]:
+        try:
+            return [gr.Tabs(selected="generate"), *form.values(steers(prompt, target, unit, finish, adapters))]
+        except ValueError as error:
+            raise toasts.refusal(sentence(error, LABELS), "These settings were not taken over") from error
+
+    parts.inside.click(taken, [*parts.form.values()], [tabs, *form.inputs], **QUIET)
+
+
+def _question(asked: RunSettings) -> tuple[list[Any], gr.Button, gr.Button]:
+    """What to write about, how long, and the buttons."""
+    with gr.Row(elem_classes=["ll-panel", "ll-question"], equal_height=False):
+        with gr.Column(scale=3, min_width=280, elem_classes=["ll-about"]):
+            prompt = gr.Textbox(
+                asked.prompt, label="Prompt", lines=2, max_lines=6, elem_id="try-prompt",
+                placeholder="What should the model write about?",
+            )  # fmt: skip
+            gr.Examples(
+                [[text] for text in PROMPTS.values()], [prompt], label="Other prompts", elem_id="try-examples",
+                example_labels=list(PROMPTS),
+            )  # fmt: skip
+        with gr.Column(scale=2, min_width=280, elem_classes=["ll-how-long"]):
+            with gr.Row():
+                target = gr.Slider(
+                    10, 300, asked.target, step=1, label="Length", elem_id="try-target", scale=3, min_width=160
+                )
+                unit = gr.Dropdown(
+                    ["tokens", "words", "characters"], value=asked.unit, label="Unit", scale=1, min_width=110
+                )
+            with gr.Row(elem_classes=["ll-buttons"]):
+                finish = gr.Checkbox(
+                    True, label="Finish the sentence", elem_id="try-finish", min_width=160,
+                    info="Tries several endings near the length, and takes the likeliest whole one.",
+                )  # fmt: skip
+                go = gr.Button("Write", variant="primary", elem_classes=["ll-go"], elem_id="try-go", min_width=90)
+                stop = gr.Button("Stop", elem_classes=["ll-stop"], elem_id="try-stop", min_width=70, interactive=False)
+    return [prompt, target, unit, finish], go, stop
+
+
+def _lanes() -> None:
+    titles = {
+        "asked": ("Asked in the prompt", "The model reads the length in its prompt, and is left alone with it."),
+        "steered": ("Steered by a countdown", "At every token the model is given how many are left."),
+    }
+    with gr.Row(elem_classes=["ll-lanes"], equal_height=True):
+        for lane, (title, hint) in titles.items():
+            with gr.Column(elem_classes=["ll-panel", "ll-lane", f"ll-lane-{lane}"], min_width=300):
+                live.heading(title, hint)
+                live.figures(f"try-{lane}", FIELDS)
+                live.response(f"try-{lane}", title)
+
+
+def _steering(target: gr.Slider, flag: gr.HTML, runs: Runs) -> None:
+    """Keeps slider and flag at one number, which is the target of what is being written."""
+    quiet = QUIET | {"queue": False, "trigger_mode": "always_last"}
+
+    def retarget(request: gr.Request, goal: float | None) -> None:
+        run = runs.of(request.session_hash, PLACE)
+        if run and goal:
+            run.control.retarget(int(goal))
+
+    target.change(None, [target], [flag], js="(target) => target", **QUIET)
+    flag.input(None, [flag], [target], js="(target) => target", **QUIET)
+    gr.on([target.input, target.release], retarget, [target], None, js=in_range([target]), **quiet)
+    flag.input(retarget, [flag], None, **quiet)
+
+
+def _writing(lab: Any, runs: Runs, adapters: Adapters) -> Callable[..., Iterator[str]]:
+    """The event of the button."""
+
+    def write_both(request: gr.Request, prompt: str, target: int, unit: Unit, finish: bool) -> Iterator[str]:
+        try:
+            views = [
+                View(settings, name=name)
+                for name, settings in zip(NAMES, both(prompt, target, unit, finish, adapters), strict=True)
+            ]
+            hand = Lanes()
+            with runs.started(request.session_hash, hand, PLACE) as run:
+                yield run.stream.invitation
+                for frame in lanes.frames(lab, views, run, [hand.asked, hand.steered], TEXTS, draw):
+                    run.stream.show(frame)
+                yield replace(frame, running=False).encode()
+        except Exception as error:
+            words = sentence(error, LABELS)
+            toasts.warn(words, "This could not be written")
+            yield Frame({"try-steered": live.fill(state="bad", message=words)}).encode()
+
+    return write_both
+
+
+def both(prompt: str, target: int, unit: Unit, finish: bool, adapters: Adapters) -> tuple[RunSettings, RunSettings]:
+    """The settings of the two lanes: the length asked for in the prompt alone, and steered."""
+    steered = steers(prompt, target, unit, finish, adapters)
+    return steered.model_copy(update={"method": "prompted", "landing": 0}), steered
+
+
+def steers(prompt: str, target: int, unit: Unit, finish: bool, adapters: Adapters) -> RunSettings:
+    """The settings of the lane that is steered. finish: whether it is to end with a sentence."""
+    plain = RunSettings(prompt=prompt)
+    missing = adapters(plain.model)
+    method = next(name for name in STEERS if not missing.get(name))
+    return RunSettings(
+        prompt=prompt, method=method, target=target, unit=unit, landing=presets.LANDING if finish else 0,
+        watch=presets.WATCH,
+    )  # fmt: skip
+
+
+def recorded(pair: Sequence[Trace]) -> Frame:
+    """The frame of a recorded pair, asked and steered."""
+    views = [View.of(trace, name) for trace, name in zip(pair, NAMES, strict=True)]
+    texts = {name: text.pieces(view.series) for name, view in zip(TEXTS, views, strict=True)}
+    return Frame(draw(views, None, 1), texts)
+
+
+def draw(views: Sequence[View], coming: Progress | None, frame: int) -> dict[str, str]:
+    """What both lanes show beside their texts."""
+    series = [view.series for view in views]
+    parts = charts.parts(PLACE, series, frame) if frame == 1 or any(map(len, series)) else {}
+    strips = {
+        f"try-{lane}": live.fill(**_strip(view, coming))
+        for lane, view in zip(("asked", "steered"), views, strict=True)
+    }
+    return parts | strips | {"try": runway.encode(series, frame)}
+
+
+def _strip(view: View, coming: Progress | None) -> dict[str, Any]:
+    run, finish = view.series, view.series.finish
+    if not len(run) and finish is None:
+        return {"state": "busy"} | coming_words(coming)
+    produced = counted(run.produced[-1] if len(run) else 0, run.settings.goal_unit)
+    if finish is None:
+        return {"state": "busy", "written": produced, "error": "–", "end": "writing …"}
+    state, words = runway.ending(finish, run.settings)
+    return {
+        "state": state,
+        "written": produced,
+        "error": "–" if finish.error is None else signed(finish.error),
+        "end": words,
+        "message": finish.message if finish.reason == "error" else " ".join(finish.notes),
+    }

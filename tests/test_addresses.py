@@ -1,0 +1,71 @@
+"""Addresses of tabs, in a real browser: choosing one is a step back and forth, and a link opens one."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+from test_app_browser import CHARTS, address, demo, lab, link, runs, visit  # noqa: F401
+from test_page_state import LOST
+
+
+def chosen(page: Page, name: str) -> None:
+    expect(page.locator("[role=tab][aria-selected=true]")).to_have_attribute("data-tab-id", name)
+
+
+def choose(page: Page, name: str) -> None:
+    page.click(f"[role=tab][data-tab-id={name}]")
+    chosen(page, name)
+    page.wait_for_url(re.compile(f"[?&]tab={name}"))
+
+
+def test_back_and_forward_go_through_the_tabs_that_were_chosen(visit):  # noqa: F811
+    visitor = visit()
+    page, first = visitor.page, visitor.page.url
+    for name in CHARTS:
+        visitor.settles(name)
+    choose(page, "compare")
+    choose(page, "long")
+    page.go_back()
+    chosen(page, "compare")
+    page.go_back()
+    chosen(page, "generate")
+    assert page.url == first and page.evaluate(LOST) == []
+    page.go_forward()
+    page.go_forward()
+    chosen(page, "long")
+
+
+def test_every_tab_can_be_linked_to(visit):  # noqa: F811
+    visitor = visit()
+    page = visitor.page
+    names = page.eval_on_selector_all("[role=tab]", "(tabs) => tabs.map((tab) => tab.dataset.tabId)")
+    assert len(names) >= 5
+    base = page.url.partition("?")[0]
+    for name in names:
+        linked = visitor.context.new_page()
+        linked.goto(f"{base}?tab={name}")
+        chosen(linked, name)
+        assert linked.url == f"{base}?tab={name}"
+
+
+@pytest.mark.parametrize("query", [link(target=40), link(target=40, tab="nonsense")])
+def test_a_link_with_settings_opens_their_tab(visit, query):  # noqa: F811
+    page = visit(query=query).page
+    chosen(page, "generate")
+    expect(page.locator("#target input[type=number]")).to_have_value("40")
+
+
+def test_tabs_in_the_menu_of_a_narrow_page_have_addresses_too(visit):  # noqa: F811
+    page = visit(viewport={"width": 390, "height": 844}).page
+    page.click("[aria-label='More tabs']")
+    page.click(".overflow-dropdown button:text-is('Learn')")
+    chosen(page, "learn")
+    page.wait_for_url(re.compile("tab=learn"))
+    page.go_back()
+    chosen(page, "generate")
+    page.go_forward()
+    chosen(page, "learn")
+    page.reload()
+    chosen(page, "learn")

@@ -1,0 +1,113 @@
+"""Lessons: each file is one, fits the tab that it runs on, and runs there in a real browser."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from app import page as lab_page
+from app.kept import fits
+from app.lessons import lessons
+from app.lessons.lesson import Lesson
+from app.runs import Runs
+from app.stage import Stage
+from app.tabs.lessons import ORDER
+from backend.models.adapters import available
+from tests.test_app_browser import address, demo, lab, runs, visit  # noqa: F401
+
+LESSON = """title = "T"
+order = 1
+minutes = 1
+idea = "i"
+look = "l"
+misconception = "m"
+predict = {predict}
+run = {{ tab = "try", words = "w", settings = {{}} }}
+check = {{ question = "q", answer = "a" }}
+teacher = {{ say = "s", expect = "e" }}
+"""
+
+
+@pytest.mark.parametrize(
+    ("predict", "words"),
+    [
+        ('{ question = "q", least = 3, most = 3 }', "least"),
+        ('{ question = "q", choices = ["a", "b"], right = 2 }', "right"),
+        ('{ question = "q", choices = ["a", "b"] }', "right"),
+        ('{ question = "q", least = 1, most = 2, mots = 3 }', "mots"),
+        ("{", "no lesson"),
+    ],
+)
+def test_a_file_that_is_no_lesson_is_named(tmp_path, predict, words):
+    file = tmp_path / "broken.toml"
+    file.write_text(LESSON.format(predict=predict), "utf-8")
+    with pytest.raises(ValueError, match=r"broken\.toml") as error:
+        Lesson.read(file)
+    assert words in str(error.value)
+
+
+def test_a_lesson_is_read_from_its_file(tmp_path):
+    file = tmp_path / "one.toml"
+    file.write_text(LESSON.format(predict='{ question = "q", least = 1, most = 9, unit = "tokens" }'), "utf-8")
+    assert Lesson.read(file).name == "one" and Lesson.read(file).predict.most == 9
+
+
+def test_the_order_for_teachers_names_lessons_that_fit_the_time():
+    assert sum(lessons()[name].minutes for name in ORDER) <= 45
+    assert len({lesson.order for lesson in lessons().values()}) == len(lessons())
+
+
+@pytest.fixture(scope="module")
+def stages(lab) -> dict[str, Stage]:  # noqa: F811
+    found: dict[str, Stage] = {}
+    keep = lab_page.lessons.panel
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lab_page.lessons, "panel", lambda tabs, stages: (found.update(stages), keep(tabs, stages)))
+        lab_page.build(lab, available, Runs())
+    return found
+
+
+@pytest.mark.parametrize("name", lessons())
+def test_a_lesson_fits_the_boxes_of_its_tab(stages, name):
+    run = lessons()[name].run
+    values = dict(zip(stages[run.tab].boxes, stages[run.tab].values(run.settings), strict=True))
+    for box, value in run.settings.items():
+        assert values[box] == value and fits(stages[run.tab].boxes[box], value), box
+
+
+@pytest.mark.parametrize("name", [name for name, lesson in lessons().items() if lesson.run.tab == "compare"])
+def test_a_comparison_says_what_each_setting_sees(name):
+    """The page opens with windows and compressions of its own in these boxes."""
+    settings = lessons()[name].run.settings
+    for letter in "ABCD"[: settings["count"]]:
+        assert f"{letter}_window" in settings and (letter < "C" or f"{letter}_pic" in settings)
+
+
+def test_a_box_that_a_tab_lacks_is_named(stages):
+    with pytest.raises(ValueError, match="targte"):
+        stages["try"].values({"targte": 60})
+
+
+@pytest.mark.parametrize("name", lessons())
+def test_a_lesson_runs_as_it_says(visit, name):  # noqa: F811
+    lesson = lessons()[name]
+    visitor = visit(query="?tab=lessons")
+    page = visitor.page
+    page.click(f"[data-lesson={name}]")
+    panel = page.locator(".ll-lesson")
+    expect(panel.locator("h2")).to_have_text(lesson.title)
+    expect(panel.locator("[data-step=run]")).to_be_hidden()
+    if lesson.predict.choices:
+        panel.locator(".ll-option input").nth(lesson.predict.right).check()
+    else:
+        panel.locator("[data-step=predict] button").click()
+    panel.locator("[data-step=run] button").click()
+    expect(panel.locator("[data-step=check]")).to_be_visible()
+    where = {"try": "#figures-try-steered", "compare": "#figures-compare", "long": "#figures-long"}[lesson.run.tab]
+    assert page.locator(f"{where} .ll-figures").get_attribute("data-state") == "good", page.inner_text(where)
+    if lesson.predict.choices:
+        expect(panel.locator(".ll-verdict")).to_have_text("Your guess was right.")
+    elif lesson.run.result:
+        expect(panel.locator(".ll-verdict")).to_contain_text("away")
+    panel.locator("[data-step=check] button").first.click()
+    expect(panel.locator(".ll-answer")).to_have_text(lesson.check.answer)

@@ -1,0 +1,114 @@
+"""The first tab: what it opens on, two lanes written at once, and the flag that moves the target."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from playwright.sync_api import expect
+
+from app import presets, runway
+from app.series import RunSeries
+from app.tabs import try_it
+from app.view import View
+from backend.models.adapters import available
+from backend.settings import RunSettings
+from backend.text.sentences import final
+from backend.text.units import tolerance
+from tests.test_app_browser import address, demo, held, lab, runs, visit  # noqa: F401
+
+MISSED, LED = "#figures-try-asked", "#figures-try-steered"
+TARGET = "#try-target input[type=number]"
+
+
+def opened(visit, **options):  # noqa: F811
+    return visit(query="?tab=try", **options)
+
+
+def test_what_opens_is_a_recorded_pair_that_shows_the_point():
+    asked, steered = presets.opening()
+    assert asked.settings.prompt == steered.settings.prompt and asked.settings.target == steered.settings.target
+    assert abs(asked.finish.error) > tolerance(60, "tokens") >= abs(steered.finish.error)
+    assert steered.finish.own_end and final(steered.finish.text)
+
+
+def test_both_lanes_differ_in_how_the_length_is_given_alone():
+    asked, steered = try_it.both("Why?", 40, "words", True, available)
+    given = {"method", "landing"}
+    assert asked.model_dump(exclude=given) == steered.model_dump(exclude=given)
+    assert (asked.method, asked.landing) == ("prompted", 0) and (steered.method, steered.landing) == ("ldpe", 8)
+
+
+def test_a_model_without_adapters_is_steered_by_what_needs_none():
+    _, steered = try_it.both("Why?", 40, "words", False, lambda model: dict.fromkeys(("ldpe", "orpe", "pre"), "none"))
+    assert steered.method == "exp_decay"
+
+
+def test_the_runway_marks_the_ends_of_sentences_in_the_unit_of_the_target():
+    _, steered = presets.opening()
+    run = View.of(steered, "Steered").series
+    ends = runway.sentence_ends(run)
+    assert ends[-1] == steered.finish.tokens
+    for end in ends:
+        assert final("".join(step.text for step in steered.steps[:end]))
+    words = RunSeries.of(RunSettings(prompt="x", method="ldpe", target=9, unit="words"), steered.events())
+    assert runway.sentence_ends(words)[-1] == steered.finish.words
+
+
+def test_the_runway_holds_all_that_was_written_and_the_target():
+    pair = zip(presets.opening(), try_it.NAMES, strict=True)
+    asked, steered = (View.of(trace, name).series for trace, name in pair)
+    shown = json.loads(runway.encode([asked, steered]))
+    assert shown["target"] == 60 and shown["span"] >= asked.produced[-1]
+    assert [lane["state"] for lane in shown["lanes"]] == ["bad", "good"]
+    assert shown["lanes"][1]["chance"][-1] == [steered.produced[-1], round(steered.p_eos[-1], 5)]
+    empty = json.loads(runway.encode([RunSeries(asked.settings, "Asked"), RunSeries(steered.settings, "Steered")]))
+    assert empty["span"] == 90 and not empty["lanes"][0]["ends"]
+
+
+@pytest.mark.parametrize("size", [{"width": 1440, "height": 900}, {"width": 390, "height": 844}])
+def test_the_page_opens_on_the_pair_without_a_click(visit, size):  # noqa: F811
+    page = opened(visit, viewport=size).page
+    asked, steered = presets.opening()
+    expect(page.locator("#text-try-steered .ll-text")).to_have_text(steered.finish.text)
+    expect(page.locator("#text-try-asked .ll-text")).to_contain_text(asked.finish.text[:80])
+    expect(page.locator(f"{LED} [data-field=end]")).to_have_text("with a sentence")
+    expect(page.locator(".ll-run")).to_have_count(2)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    box = page.locator("#try-go").bounding_box()
+    assert box["y"] + box["height"] <= size["height"]
+
+
+def test_write_writes_both_lanes_and_the_flag_moves_the_steered_one(visit, held):  # noqa: F811
+    page = opened(visit).page
+    held.upto(5)
+    page.fill("#try-prompt textarea", "Describe a forest at night.")
+    page.click("#try-go")
+    expect(page.locator(f"{LED} [data-field=written]")).to_have_text("5 tokens")
+    flag = page.locator("#runway-try .ll-flag")
+    flag.focus()
+    for _ in range(2):
+        page.keyboard.press("PageDown")
+    expect(page.locator(TARGET)).to_have_value("40")
+    held.free()
+    expect(page.locator("#try-go")).to_be_enabled()
+    assert page.locator(f"{LED} [data-field=error]").inner_text().lstrip("+−±") in map(str, range(4))
+    produced = int(page.locator(f"{LED} [data-field=written]").inner_text().split()[0])
+    assert abs(produced - 40) <= 3
+
+
+def test_an_empty_prompt_is_refused_in_a_sentence_and_nothing_is_lost(visit):  # noqa: F811
+    page = opened(visit).page
+    page.fill("#try-prompt textarea", "  ")
+    page.click("#try-go")
+    expect(page.locator(f"{LED} .ll-message")).to_contain_text("prompt")
+    expect(page.locator("#try-go")).to_be_enabled()
+
+
+def test_all_settings_are_taken_to_the_form(visit):  # noqa: F811
+    page = opened(visit).page
+    page.fill("#try-prompt textarea", "Describe a forest at night.")
+    page.click("#try-inside")
+    expect(page.locator("#prompt textarea")).to_be_visible()
+    expect(page.locator("#prompt textarea")).to_have_value("Describe a forest at night.")
+    expect(page.locator("#target input[type=number]")).to_have_value("60")

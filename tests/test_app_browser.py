@@ -108,7 +108,8 @@ class Visitor:
         if tab != "generate":
             self.page.wait_for_selector(f"[role=tab][data-tab-id={tab}][aria-selected=true]")
             return
-        self.page.wait_for_selector("#model-state [data-state=good]")
+        # Without the script the page stands at its first tab.
+        self.page.wait_for_selector("#model-state [data-state=good]", state="attached" if late else "visible")
         if late:
             for script in scripts:
                 script.continue_()

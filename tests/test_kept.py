@@ -63,13 +63,13 @@ def test_every_form_is_there_after_a_reload(visit):  # noqa: F811
     expect(page.locator("#windowed input")).to_be_checked()
 
 
-def test_a_link_wins_once_and_what_was_made_of_it_is_kept(visit):  # noqa: F811
+def test_a_link_wins_once_and_what_was_made_of_it_is_kept(visit, address):  # noqa: F811
     visitor = visit()
     page = visitor.page
     prompt(page).fill("Mine.")
     saved(page, "generate", "Mine.")
     page = visitor.context.new_page()
-    page.goto(visitor.page.url + link(prompt="The link's.", target=40))
+    page.goto(address + link(prompt="The link's.", target=40))
     expect(prompt(page)).to_have_value("The link's.")
     saved(page, "generate", "The link's.")
     prompt(page).fill("The link's, changed.")

@@ -234,19 +234,25 @@ def test_rows_are_normed_and_gated_as_torch_does(dtype, count):
     torch.testing.assert_close(gated, F.silu(x[:, :48]) * x[:, 48:], **tight)
 
 
-def test_machine_code_calls_its_own_copies_of_what_it_is_made_of():
+def test_machine_code_calls_its_own_copies_of_what_it_is_made_of_and_lends_none():
     """Else the process that compiles calls those that it compiled each for itself, and sums in another order than all
-    later ones, which take the code from the disk."""
+    later ones, which take the code from the disk; or others call a copy that takes its arguments in its own way.
+    """
 
     @compiled
-    def deep(x, most):
-        return x[0] if most == 0 else x[most] + deep(x, most - 1)
+    def deep(x, unused, most):
+        return x[0] if most == 0 else x[most] + deep(x, unused, most - 1)
 
     @whole
     def called(x):
-        return deep(x, len(x) - 1)
+        return deep(x, 3, len(x) - 1)
 
-    assert called(np.arange(5, dtype=np.float32)) == 10
+    @compiled
+    def other(x):
+        return deep(x, 3, len(x) - 1)
+
+    x = np.arange(5, dtype=np.float32)
+    assert called(x) == other(x) == 10
     [made] = called.overloads.values()
     inside = [function for function in made.library.get_defined_functions() if "deep" in function.name]
-    assert inside and all(function.linkage == Linkage.internal for function in inside)
+    assert inside and all(function.linkage == Linkage.private for function in inside)

@@ -65,10 +65,10 @@ class Visitor:
         if cookie:
             self.http.get("/")
 
-    def presses(self, name: str, data: Sequence[Any] = (), session: Any = ...) -> httpx.Response:
-        """Asks for the first event of that function's name."""
+    def presses(self, name: str, data: Sequence[Any] = (), session: Any = ..., tab: int = 0) -> httpx.Response:
+        """Asks for the event of that function's name; tab: of which of the tabs that have one, in their order."""
         functions = self.served.page.fns.values()
-        number = next(function._id for function in functions if name in (function.name, function.api_name))
+        number = [function._id for function in functions if name in (function.name, function.api_name)][tab]
         given = self.session if session is ... else session
         return self.http.post(
             f"{API}/queue/join", json={"fn_index": number, "data": list(data), "session_hash": given}

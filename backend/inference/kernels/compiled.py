@@ -25,12 +25,13 @@ class Whole(JITCodeLibrary):
 
     Else LLVM would call those that this process compiled each for itself, where there are any: their sums run in
     another order than in what is kept on disk, and the first process would write other answers than all later ones.
+    Private and not just internal: of those, whose arguments LLVM passes as it likes, the others would find the names.
     """
 
     def _optimize_final_module(self) -> None:
         for function in self._final_module.functions:
             if function.linkage == Linkage.linkonce_odr:
-                function.linkage = Linkage.internal
+                function.linkage = Linkage.private
         super()._optimize_final_module()
 
 

@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
 MODEL := test -f "$${LENGTH_LAB_CACHE:-.cache}/embedded/digests.json" || $(PY) -m backend.models.embedded
 
-.PHONY: demo test bench bench-long bench-flat bench-gpu bench-llama train-smoke adapters shapes report lock audit lint screenshot space-check container-check clean
+.PHONY: demo test test-ui test-attacks test-scale bench bench-long bench-flat bench-gpu bench-llama train-smoke adapters shapes report lock audit lint screenshot space-check container-check clean
 
 demo: $(VENV)/.runs
 	@$(MODEL)
@@ -19,19 +19,20 @@ test: $(VENV)/.develops
 	@.ci/chromium
 	$(PY) -m pytest -n 2 --dist loadfile $(ARGS)
 
+# What takes longer than a change can wait: run what a change touches before it is called done.
+test-ui test-attacks test-scale: test-%: ; $(MAKE) test ARGS="-m $* $(ARGS)"
+
 # What needs a browser. space-check does what a CPU Space would.
 bench screenshot space-check: $(VENV)/.develops
 	@$(MODEL)
 	@.ci/chromium
 	$(PY) -m app.$(subst -,_,$@) $(ARGS)
 
-bench-long: $(VENV)/.runs
+bench-long: EXPERIMENT := decode_speed
+bench-flat: EXPERIMENT := constant_cost
+bench-long bench-flat: $(VENV)/.runs
 	@$(MODEL)
-	$(PY) -m backend evaluate decode_speed $(ARGS)
-
-bench-flat: $(VENV)/.runs
-	@$(MODEL)
-	$(PY) -m backend evaluate constant_cost $(ARGS)
+	$(PY) -m backend evaluate $(EXPERIMENT) $(ARGS)
 
 # Caches that grow by copying leave gaps in a GPU's memory.
 bench-gpu: export PYTORCH_ALLOC_CONF ?= expandable_segments:True

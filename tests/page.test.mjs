@@ -22,6 +22,7 @@ beforeEach(() => {
   page = vm.createContext({
     document: nowhere, navigator: { hardwareConcurrency: 8, clipboard: {} }, performance: { now: () => now },
     requestAnimationFrame: (make) => pictures.push(make), cancelAnimationFrame() {}, setTimeout() {}, clearTimeout() {},
+    addEventListener() {},
     LENGTH_LAB_PALETTES: { light: { c1: "#0072b2" } },
   });
   page.window = page;

@@ -48,11 +48,12 @@ def test_every_tab_can_be_linked_to(visit):  # noqa: F811
         linked.goto(f"{base}?tab={name}")
         chosen(linked, name)
         assert linked.url == f"{base}?tab={name}"
+        linked.close()
 
 
 @pytest.mark.parametrize("query", [link(target=40), link(target=40, tab="nonsense")])
 def test_a_link_with_settings_opens_their_tab(visit, query):  # noqa: F811
-    page = visit(query=query).page
+    page = visit(query=query, opens="generate").page
     chosen(page, "generate")
     expect(page.locator("#target input[type=number]")).to_have_value("40")
 
@@ -60,12 +61,12 @@ def test_a_link_with_settings_opens_their_tab(visit, query):  # noqa: F811
 def test_tabs_in_the_menu_of_a_narrow_page_have_addresses_too(visit):  # noqa: F811
     page = visit(viewport={"width": 390, "height": 844}).page
     page.click("[aria-label='More tabs']")
-    page.click(".overflow-dropdown button:text-is('Learn')")
-    chosen(page, "learn")
-    page.wait_for_url(re.compile("tab=learn"))
+    page.click(".overflow-dropdown button:text-is('Results')")
+    chosen(page, "results")
+    page.wait_for_url(re.compile("tab=results"))
     page.go_back()
     chosen(page, "generate")
     page.go_forward()
-    chosen(page, "learn")
+    chosen(page, "results")
     page.reload()
-    chosen(page, "learn")
+    chosen(page, "results")

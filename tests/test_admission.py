@@ -33,6 +33,7 @@ def completes(visitor: Visitor) -> bool:
         return [*messages][-1][0]["finish"]["tokens"] == 2
 
 
+@pytest.mark.attacks
 def test_a_session_that_is_none_is_refused_and_the_queue_goes_on(served):
     visitor = Visitor(served)
     for session in ("", "/tmp/evil", "../evil", "/", ".", "..", "a/b", "a\\b", "a b", "x" * 65, "Λ", "a\n"):
@@ -162,6 +163,7 @@ def test_what_is_never_read_is_bounded(served):
     assert codes[0] == 200 and codes[-1] == 429
 
 
+@pytest.mark.attacks
 def test_a_class_of_sixty_behind_one_address_is_let_in(held_lab):
     held_lab.upto(0)
     with serving(held_lab) as served:
@@ -183,7 +185,7 @@ def test_each_share_is_an_option():
 
 def test_no_run_begins_past_the_queue(served):
     runs = [function._id for function in served.page.fns.values() if function.types_generator]
-    assert len(runs) == 5
+    assert len(runs) == 7
     for number, route in product(runs, ("run/generate", "api/generate", "run/predict")):
         for session in ({}, {"session_hash": None}, {"session_hash": ""}, {"session_hash": "mine"}):
             answer = Visitor(served).http.post(f"{API}/{route}", json={"data": ["Hi"], "fn_index": number, **session})

@@ -79,11 +79,18 @@ class Visitor:
     """A browser context with one page, and everything it must not do: log errors, open dialogs, leave this machine.
 
     late: the page's own script comes after what the page shows without it. clock: time stands still and goes on where
-    the test says (page.clock).
+    the test says (page.clock). opens: the tab to wait for, where the query names another.
     """
 
     def __init__(
-        self, browser: Browser, address: str, query: str = "", late: bool = False, clock: bool = False, **options
+        self,
+        browser: Browser,
+        address: str,
+        query: str = "",
+        late: bool = False,
+        clock: bool = False,
+        opens: str = "",
+        **options,
     ) -> None:
         self.context: BrowserContext = browser.new_context(
             **(
@@ -104,7 +111,7 @@ class Visitor:
         if clock:
             self.page.clock.install()
         assert self.page.goto(address + generating(query), wait_until="load").ok
-        tab = parse_qs(generating(query).lstrip("?"))["tab"][0]
+        tab = opens or parse_qs(generating(query).lstrip("?"))["tab"][0]
         if tab != "generate":
             self.page.wait_for_selector(f"[role=tab][data-tab-id={tab}][aria-selected=true]")
             return
@@ -275,6 +282,7 @@ def test_lines_move_between_the_whole_drawings_of_a_run(visit, held):
     assert page.evaluate(f"{last}({plot}) / {width}({plot})") == pytest.approx(1, abs=0.02)
 
 
+@pytest.mark.ui
 def test_a_page_at_rest_asks_for_no_pictures(visit):
     visitor = visit()
     # Requests are numbered: of thirty pictures, each asked for in the one before, those of others are counted.
@@ -289,6 +297,7 @@ def test_a_page_at_rest_asks_for_no_pictures(visit):
     )
 
 
+@pytest.mark.ui
 def test_a_token_tells_its_numbers_to_the_mouse_and_to_the_keyboard(visit):
     visitor = visit()
     visitor.page.locator("#text-run .tok").nth(3).hover()
@@ -346,6 +355,7 @@ def test_a_trained_method_ends_at_its_target_and_goes_with_it_when_it_moves(visi
     assert visitor.field("target") == "60" and abs(visitor.tokens - 60) <= 25
 
 
+@pytest.mark.ui
 def test_a_method_for_long_texts_sets_its_positions_and_a_link_may_read_it_plainly(visit):
     visitor = visit(query=link(prompt="Write an essay on tides.", method="sft_dynamic", max_new_tokens=40))
     page = visitor.page
@@ -367,6 +377,7 @@ def test_a_method_for_long_texts_sets_its_positions_and_a_link_may_read_it_plain
     assert page.is_checked("#choice-pic input[value=naive]")
 
 
+@pytest.mark.ui
 def test_wrapping_up_sets_a_near_target(visit, held):
     visitor = visit(
         query=link(prompt="Write a long story about the sea.", method="exp_decay", target=900, max_new_tokens=60)
@@ -381,6 +392,7 @@ def test_wrapping_up_sets_a_near_target(visit, held):
     assert visitor.field("target") == "35"
 
 
+@pytest.mark.ui
 def test_positions_are_the_runs_while_it_writes_and_then_the_forms(visit, held):
     prompt = "Write a long story about the sea."
     endless = {"method": "exp_decay", "target": 900, "max_new_tokens": 500}
@@ -445,6 +457,7 @@ def test_markup_stays_text(visit):
     assert visitor.page.locator("#text-run .ll-tip img").count() == 0
 
 
+@pytest.mark.ui
 def test_markup_in_a_link_or_a_file_is_told_as_text(visit, tmp_path):
     markup = "<img src=http://127.0.0.2/x.png><b>bold</b>"
     visitor = visit(query=link(prompt="Hello?", model=markup))
@@ -483,6 +496,7 @@ def test_a_number_out_of_range_is_named_and_the_run_can_be_asked_for_again(visit
     expect(page.locator("#figures-compare .ll-message")).to_contain_text(re.compile("^A, .*B, .*C, .*cut at the cap"))
 
 
+@pytest.mark.ui
 @pytest.mark.parametrize(("limit", "most", "code"), [("max_size", 0, "503"), ("shares", Shares(visitor_runs=0), "429")])
 def test_a_full_queue_is_said_and_what_was_written_stays(visit, demo, monkeypatch, limit, most, code):
     visitor = visit()
@@ -524,6 +538,7 @@ def test_a_model_that_cannot_be_loaded_is_explained_and_another_may_be_chosen(vi
     expect(visitor.page.locator("#figures-run .ll-message")).to_contain_text("There is no folder")
 
 
+@pytest.mark.ui
 def test_a_link_that_names_a_model_tells_of_that_model(visit, address):
     page = visit().page
     page.goto(address + link(prompt="Why is the sky blue?", model=MISSING))
@@ -532,6 +547,7 @@ def test_a_link_that_names_a_model_tells_of_that_model(visit, address):
     expect(page.locator("#model-state")).to_contain_text("30 layers of 9 heads")
 
 
+@pytest.mark.ui
 @pytest.mark.parametrize(("tab", "prefix", "figures"), [("Compare", "c", "compare"), ("Long context", "l", "long")])
 def test_a_tab_has_a_model_of_its_own(visit, tab, prefix, figures):
     visitor = visit()
@@ -551,6 +567,7 @@ def test_a_tab_has_a_model_of_its_own(visit, tab, prefix, figures):
     expect(page.locator("#model-state")).to_contain_text("bf16 on")
 
 
+@pytest.mark.ui
 def test_a_comparison_offers_the_methods_of_its_model(visit):
     page = visit().page
     page.get_by_role("tab", name="Compare").click()
@@ -597,6 +614,7 @@ def test_closing_the_tab_stops_the_compute(browser, address, runs, held):
         time.sleep(0.05)
 
 
+@pytest.mark.ui
 def test_stopping_while_waiting_leaves_the_queue(visit, held):
     one = visit(query=link(prompt="Write a long story about the sea.", max_new_tokens=3000))
     two = visit(query=link(prompt="Why?", max_new_tokens=30))
@@ -615,6 +633,7 @@ def test_stopping_while_waiting_leaves_the_queue(visit, held):
     expect(two.page.locator("#figures-run .ll-message")).to_have_text("Stopped before it began.")
 
 
+@pytest.mark.ui
 def test_previews_follow_the_sliders_before_anything_runs(visit):
     visitor = visit()
     before = visitor.page.inner_text("#chart-mask .ll-words")
@@ -625,6 +644,7 @@ def test_previews_follow_the_sliders_before_anything_runs(visit):
     assert visitor.chart("mask")["created"] == "1"
 
 
+@pytest.mark.ui
 def test_methods_without_an_adapter_are_off_with_the_reason(visit):
     visitor = visit()
     for method, reason in available("embedded").items():
@@ -637,6 +657,7 @@ def test_methods_without_an_adapter_are_off_with_the_reason(visit):
             )
 
 
+@pytest.mark.ui
 def test_every_reason_is_read_by_keyboard_and_by_screen_reader(visit):
     page = visit().page
     page.evaluate(
@@ -706,8 +727,10 @@ def test_a_broken_file_is_refused_with_a_sentence(visit, tmp_path):
     expect(visitor.page.locator(".toast-body")).to_contain_text("not a trace")
 
 
-@pytest.mark.parametrize("width", [390, 1440])
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("width", "theme"),
+    [(390, "dark"), (1440, "light"), pytest.param(390, "light", marks=pytest.mark.ui), pytest.param(1440, "dark", marks=pytest.mark.ui)],
+)
 def test_no_tab_is_wider_than_the_screen(visit, width, theme):
     visitor = visit(query=f"?__theme={theme}", viewport={"width": width, "height": 844})
     page = visitor.page
@@ -722,6 +745,7 @@ def test_no_tab_is_wider_than_the_screen(visit, width, theme):
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), tab
 
 
+@pytest.mark.ui
 def test_dark_follows_the_system_and_the_switch(visit):
     visitor = visit(color_scheme="dark")
     assert visitor.page.evaluate("document.body.classList.contains('dark')")
@@ -774,6 +798,7 @@ def test_comparison_runs_every_setting_on_shared_axes(visit):
     assert [name for name in names if ":" not in name] == ["A", "B"]
 
 
+@pytest.mark.ui
 def test_a_long_text_is_read_in_every_way_that_is_ticked(visit):
     visitor = visit()
     page = visitor.page
@@ -798,6 +823,7 @@ def test_a_long_text_is_read_in_every_way_that_is_ticked(visit):
     assert all(len(words) > 40 for words in page.locator("#answers-l-answers dd").all_inner_texts())
 
 
+@pytest.mark.ui
 def test_a_number_hidden_in_a_text_is_told_by_who_sees_it(visit):
     visitor = visit()
     page = visitor.page
@@ -819,6 +845,7 @@ def test_a_number_hidden_in_a_text_is_told_by_who_sees_it(visit):
     assert verdicts[1] == "Not recalled"
 
 
+@pytest.mark.ui
 def test_an_enlarged_chart_takes_the_whole_row(visit):
     page = visit().page
     width = "document.querySelector('#chart-entropy .ll-plot').clientWidth"
@@ -829,6 +856,7 @@ def test_an_enlarged_chart_takes_the_whole_row(visit):
     assert page.evaluate(width) == before
 
 
+@pytest.mark.ui
 def test_the_method_decides_between_target_and_limit(visit):
     page = visit().page
     page.locator("#choice-method input[value=none]").check()
@@ -850,6 +878,7 @@ def test_the_method_decides_between_target_and_limit(visit):
         expect(box).to_have_value(kept)
 
 
+@pytest.mark.ui
 def test_the_same_error_twice_is_told_twice(visit):
     page = visit().page
     for text in ("", "  "):
@@ -860,6 +889,7 @@ def test_the_same_error_twice_is_told_twice(visit):
         expect(page.locator("#go")).to_be_enabled()
 
 
+@pytest.mark.ui
 def test_the_end_mark_shows_in_the_chance_to_end(visit):
     visitor = visit(query=link(prompt="Why is the sky blue?", method="ldpe", target=20, max_new_tokens=60))
     visitor.generate()
@@ -871,6 +901,7 @@ def test_the_end_mark_shows_in_the_chance_to_end(visit):
     assert float(visitor.field("p_end").rstrip("%")) > 50
 
 
+@pytest.mark.ui
 def test_a_run_that_ends_at_once_says_so(visit):
     visitor = visit(query=link(prompt="Why is the sky blue?", method="ldpe", target=90, pic="naive", ratio=64))
     visitor.generate()
@@ -878,6 +909,7 @@ def test_a_run_that_ends_at_once_says_so(visit):
     expect(visitor.page.locator("#figures-run")).not_to_contain_text("Reading the prompt")
 
 
+@pytest.mark.ui
 def test_wrapping_up_a_free_run_says_why_it_cannot(visit, held):
     visitor = visit(query=link(prompt="Write a long story about the sea.", max_new_tokens=2000))
     held.upto(10)
@@ -888,6 +920,7 @@ def test_wrapping_up_a_free_run_says_why_it_cannot(visit, held):
     assert "Stopped after" in visitor.ends()
 
 
+@pytest.mark.ui
 def test_a_stopped_replay_ends_where_it_was_stopped(visit, tmp_path):
     visitor = visit()
     recorded = presets.recorded()["Dynamic × 4"]
@@ -902,6 +935,7 @@ def test_a_stopped_replay_ends_where_it_was_stopped(visit, tmp_path):
     assert "25 tokens produced" in visitor.page.inner_text("#chart-length .ll-words")
 
 
+@pytest.mark.ui
 def test_a_long_prompt_tells_how_far_it_was_read(visit, held):
     visitor = visit()
     held.upto(0)

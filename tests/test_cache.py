@@ -156,6 +156,7 @@ def resident() -> int:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+@pytest.mark.scale
 @pytest.mark.parametrize(("pic", "steps"), [("none", 20_000), ("dynamic", 3_000)])
 def test_many_steps_in_constant_memory(pic: str, steps: int, tiny):
     runner = run(tiny("llama", num_hidden_layers=1))

@@ -55,6 +55,7 @@ def test_a_token_read_anew_by_quarters_costs_four_and_a_half(small):
     assert operations(QUARTER, 8, runner, 64, 128) / body == pytest.approx(4.5, rel=0.1)
 
 
+@pytest.mark.scale
 def test_nats_are_those_of_transformers(models):
     loaded = models.load("embedded")
     ids = torch.tensor(loaded.tokenizer(documents(None, 1)["pydoc"][:4000])["input_ids"][:192])
@@ -75,6 +76,7 @@ def test_nats_are_those_of_transformers(models):
     assert nats(lab, "embedded", ids, LAMBDA, 16, 64) > plain + 0.02
 
 
+@pytest.mark.scale
 def test_a_run_goes_on_where_it_stopped(in_lab, tmp_path, monkeypatch):
     experiment, said = experiments["compute_matched"], []
     plan = experiment.plan

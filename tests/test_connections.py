@@ -95,6 +95,7 @@ def closed(connection: socket.socket) -> bool:
         return True
 
 
+@pytest.mark.attacks
 @pytest.mark.parametrize("sent", [b"", HEAD, b"GET / HT", b"\r\n" * 20], ids=["nothing", "half", "a line", "blank"])
 def test_half_a_request_keeps_nobody_out_and_is_closed(port, sent):
     with ExitStack() as stack:
@@ -104,6 +105,7 @@ def test_half_a_request_keeps_nobody_out_and_is_closed(port, sent):
         assert visit(port) == (200, b"here")
 
 
+@pytest.mark.attacks
 def test_a_head_that_comes_drop_by_drop_has_no_more_time(port):
     with connected(port, HEAD) as connection:
         for number in range(1000):
@@ -115,6 +117,7 @@ def test_a_head_that_comes_drop_by_drop_has_no_more_time(port):
         assert closed(connection)
 
 
+@pytest.mark.attacks
 def test_a_head_of_any_length_is_not_waited_for(port):
     with connected(port, HEAD + b"X: ") as connection, pytest.raises(OSError):
         for _ in range(1000):
@@ -122,12 +125,14 @@ def test_a_head_of_any_length_is_not_waited_for(port):
         pytest.fail("64 MB of a head were taken")
 
 
+@pytest.mark.attacks
 def test_what_still_comes_of_an_answered_request_has_its_time_too(port):
     with connected(port, HEAD + b"\r\n" + b"x") as connection:
         assert connection.recv(65_536).startswith(b"HTTP/1.1 200")
         until(lambda: closed(connection))
 
 
+@pytest.mark.attacks
 def test_a_connection_is_used_again_and_again(port):
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     for body in (None, b"x" * 10, None, b"y" * 100_000):
@@ -136,6 +141,7 @@ def test_a_connection_is_used_again_and_again(port):
     connection.close()
 
 
+@pytest.mark.attacks
 def test_too_many_streams_of_one_address_are_refused_with_a_sentence(port):
     with ExitStack() as stack:
         streams = [stack.enter_context(streaming(port)) for _ in range(int(SMALL.address_connections))]
@@ -153,6 +159,7 @@ def refuses(port: int) -> bool:
         return True
 
 
+@pytest.mark.attacks
 @needs_addresses
 def test_one_address_keeps_no_other_out(port):
     with ExitStack() as stack:
@@ -161,6 +168,7 @@ def test_one_address_keeps_no_other_out(port):
         assert refuses(port) and visit(port, "127.0.0.2") == (200, b"here")
 
 
+@pytest.mark.attacks
 @needs_addresses
 def test_half_requests_of_many_addresses_keep_nobody_out(port):
     with ExitStack() as stack:
@@ -169,6 +177,7 @@ def test_half_requests_of_many_addresses_keep_nobody_out(port):
         assert visit(port, "127.0.0.3") == (200, b"here")
 
 
+@pytest.mark.attacks
 def test_a_class_behind_one_address_fits():
     """Each browser holds a heartbeat, a queue's stream and a run's, and opens more for the page's scripts."""
     with served(Limits()) as port, ExitStack() as stack:

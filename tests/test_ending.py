@@ -125,6 +125,7 @@ def test_a_signal_ends_runs_and_leaves_nothing(start, number, settings):
         assert '"reason": "stopped"' in "".join(heard)
 
 
+@pytest.mark.attacks
 def test_what_a_killed_lab_leaves_goes_when_the_next_begins_and_no_one_else_s(start):
     living = start()
     kept = set(living.folder.iterdir())
@@ -148,6 +149,7 @@ def ended(server: Server, number: signal.Signals) -> None:
     socket.create_server(("127.0.0.1", server.port)).close()
 
 
+@pytest.mark.attacks
 def test_more_half_requests_than_files_keep_nobody_out_and_an_idle_end(start):
     server = start("bash", "-c", 'ulimit -n 256; exec "$@"', "x")
     held = [socket.create_connection(("127.0.0.1", server.port), PATIENCE) for _ in range(400)]

@@ -99,6 +99,7 @@ def test_the_tail_is_what_stands_before_a_length():
     assert found.tail(2048) == 1.5 and found.tail(1024) == 3.5 and found.tail(4096) is None
 
 
+@pytest.mark.scale
 def test_a_run_goes_on_where_it_stopped_and_ends_the_same(in_lab):
     said: list[str] = []
     options = EXPERIMENT.Options(policy=("Λ", "truncation"), lengths=(1024, 2048), longest=2048)
@@ -159,6 +160,7 @@ def test_a_reading_that_was_stopped_goes_on_within_its_text_and_ends_the_same(sm
     assert readings.measured(lab, model, ids, task, how, "another", call, said.append).calls == []
 
 
+@pytest.mark.scale
 def test_a_result_of_another_text_of_that_name_is_not_gone_on_from(in_lab, monkeypatch):
     ((name, text),) = documents(None, 1).items()
     options = EXPERIMENT.Options(policy=("Λ",), lengths=(1024,), longest=1024)

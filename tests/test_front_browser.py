@@ -96,6 +96,7 @@ def test_what_another_sites_page_posts_is_refused(page, address, other, path, ki
     assert statuses == [403]
 
 
+@pytest.mark.ui
 def test_another_site_frames_the_lab_only_where_it_may(page, address, framed, other):
     for lab, may in ((address, False), (framed, True)):
         page.goto(other)

@@ -83,6 +83,7 @@ def test_what_is_missing_is_said(capsys, tmp_path):
     assert "--shots -1: input should be greater than or equal to 0" in capsys.readouterr().err
 
 
+@pytest.mark.scale
 def test_answered_questions_make_a_question_long_without_its_own_answer(tmp_path, models):
     rows = [{"abstract": f"We do {n}.", "tldr": f"About {n}."} for n in range(8)]
     (tmp_path / "scitldr_test.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -100,6 +101,7 @@ def test_answered_questions_make_a_question_long_without_its_own_answer(tmp_path
         assert shown.count(own) == 1 and shown.endswith(alone[alone.index(own) :])
 
 
+@pytest.mark.scale
 def test_a_stopped_run_goes_on_and_another_request_is_refused(tmp_path, in_lab):
     rows = [{"abstract": f"We do {n}.", "tldr": f"About {n}."} for n in range(8)]
     (tmp_path / "scitldr_test.jsonl").write_text("\n".join(map(json.dumps, rows)))

@@ -77,7 +77,7 @@ def test_before_its_reach_nothing_changes_and_a_seed_repeats(lab):
     assert landed == again
 
 
-@pytest.mark.parametrize("unit, target", [("words", 25), ("characters", 150)])
+@pytest.mark.parametrize("unit, target", [("words", 25), pytest.param("characters", 150, marks=pytest.mark.scale)])
 def test_words_and_characters_are_counted_as_such(lab, unit, target):
     _, finish = run(lab, ask(target=target, unit=unit, landing=12))
     assert finish.reason == "eos" and finish.landed and final(finish.text)

@@ -123,6 +123,7 @@ def test_other_ranges_are_kept_where_they_are_of_the_same_prompts():
     assert evaluation._others([], [answer(20, 20)]) == []
 
 
+@pytest.mark.scale
 def test_the_prompted_model_is_measured(in_lab, monkeypatch):
     monkeypatch.setattr(evaluation, "MOST", 40)
     experiment = experiments["length_control"]

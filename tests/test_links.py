@@ -111,7 +111,7 @@ def test_a_link_that_was_cut_or_changed_says_so_and_keeps_the_rest(packed):
     ]
 
 
-@pytest.mark.parametrize("script", ["English", "any of four bytes"])
+@pytest.mark.parametrize("script", [pytest.param("English", marks=pytest.mark.ui), "any of four bytes"])
 def test_the_page_opens_the_longest_link_and_gives_it_again(visit, script):  # noqa: F811
     asked = RunSettings(
         prompt=prompt(script, MAX_CHARACTERS), pic="naive", ratio=1.2345678901234567, temperature=1 / 3,
@@ -126,6 +126,7 @@ def test_the_page_opens_the_longest_link_and_gives_it_again(visit, script):  # n
     assert read(shared) == asked and parse_qs(shared) == parse_qs(query)
 
 
+@pytest.mark.ui
 def test_the_page_says_what_a_link_does_not_hold(visit):  # noqa: F811
     page = visit(query="?" + urlencode({"prompt": "word " * 1300})).page
     expect(page.locator("#prompt textarea")).to_have_value("word " * 1300)

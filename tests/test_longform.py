@@ -56,6 +56,7 @@ def long(prompt, text):
     return float(len(text))
 
 
+@pytest.mark.scale
 def test_a_run_goes_on_and_a_judge_is_heard(models):
     lab, said = Lab(models), []
     prompts = [Asked("Name a colour.", 5), Asked("Name an animal.")]
@@ -79,6 +80,7 @@ def test_a_run_goes_on_and_a_judge_is_heard(models):
     assert anew["answers"]["naive s=4"] != whole["answers"]["naive s=4"]
 
 
+@pytest.mark.scale
 def test_runs_of_one_prompt_draw_alike_under_every_policy_and_those_of_two_do_not(models):
     given = {"max_new_tokens": 24, "temperature": 1.0}
     compared = {"plain": {}, "plain again": {}}

@@ -69,6 +69,7 @@ def test_copied_is_said_of_what_the_clipboard_holds(guest):
     expect(share).to_have_text("Copy link")
 
 
+@pytest.mark.ui
 def test_pressing_again_keeps_the_button_s_name(guest):
     button = guest.page.locator("#text-run [data-act=copy]")
     for _ in range(2):
@@ -77,6 +78,7 @@ def test_pressing_again_keeps_the_button_s_name(guest):
     expect(button).to_have_text("Copy")
 
 
+@pytest.mark.ui
 def test_gradio_s_own_buttons_copy(guest):
     page = guest.page
     page.get_by_role("button", name="Use via API").click()

@@ -96,6 +96,7 @@ def test_each_paragraph_of_an_answer_runs_in_its_own_direction(visit, names):
     check(visitor, "#answers-l-answers dd")
 
 
+@pytest.mark.ui
 def test_a_token_s_details_run_in_its_own_direction_beside_the_page_s_labels(visit, names):
     visitor = visit(query=link(prompt="Greet us.", model=names[0], max_new_tokens=100))
     visitor.generate()
@@ -113,6 +114,7 @@ def test_a_token_s_details_run_in_its_own_direction_beside_the_page_s_labels(vis
     assert places == sorted(places)
 
 
+@pytest.mark.ui
 def test_arrow_keys_walk_as_the_letters_run(visit, names):
     visitor = visit(query=link(prompt="Greet us.", model=names[0], max_new_tokens=100))
     visitor.generate()

@@ -47,6 +47,7 @@ def test_charts_keep_their_clip_paths_when_theme_and_address_change(visit):  # n
     assert page.evaluate(LOST) == []
 
 
+@pytest.mark.ui
 def test_the_theme_is_kept_over_a_reload_and_out_of_the_address(visit):  # noqa: F811
     page = visit().page
     before = page.evaluate("document.body.classList.contains('dark')")
@@ -81,6 +82,7 @@ def test_the_cap_follows_the_target_until_it_is_set(visit):  # noqa: F811
     expect(cap).to_have_value("128")
 
 
+@pytest.mark.ui
 def test_recorded_runs_wait_while_another_is_written(visit):  # noqa: F811
     visitor = visit(query="?prompt=Write+a+long+story.&max_new_tokens=4000")
     preset = visitor.page.get_by_role("button", name="Dynamic × 4", exact=True).first

@@ -27,6 +27,7 @@ def gone_on(lab: Lab, ways: list[str], then: str, tokens: int = 600) -> tuple[pl
     return todo, {series.name: series.written for series in last}
 
 
+@pytest.mark.scale
 def test_the_model_goes_on_after_each_reading_as_after_that_reading_alone(models, monkeypatch):
     monkeypatch.setattr(plans, "WRITTEN", 12)
     lab, tokenizer = Lab(models), models.load("embedded").tokenizer

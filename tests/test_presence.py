@@ -176,6 +176,7 @@ def alive() -> int:
     return sum(type(each) in (Session, Trace) for each in gc.get_objects())
 
 
+@pytest.mark.attacks
 @pytest.mark.parametrize("visit", [shown, loaded, called, cut, deaf, unheard])
 def test_nothing_is_kept_of_who_left(served: Served, visit):
     before = alive()

@@ -60,6 +60,7 @@ def test_a_passkey_lies_at_its_depth_and_the_prompt_has_its_length(lab, ids, dep
     assert sentence.startswith("\n\nThe pass key is 12345.") and sentence.count("12345") == 2
 
 
+@pytest.mark.scale
 def test_lambda_tells_no_passkey_outside_its_window(lab, ids, monkeypatch):
     monkeypatch.setattr(retrieval, "DEPTHS", (0.1,))
     rows = {name: passkeys(lab, "embedded", name, [ids[:512]], [512, 1024], keys=2) for name in ("plain", "Λ 128")}

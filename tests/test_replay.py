@@ -38,6 +38,7 @@ def served(held_lab, monkeypatch):
         yield served
 
 
+@pytest.mark.attacks
 def test_replays_that_wait_keep_no_thread_and_end_when_nobody_reads(served: Served):
     visitors = [Visitor(served) for _ in range(RUNS)]
     with ExitStack() as stack:

@@ -20,7 +20,15 @@ from backend.evaluation.experiments import experiments
 from backend.record.results import RESULTS
 
 LONG = 300_000
-VIEWS = [(width, theme) for width in (1440, 390) for theme in ("light", "dark")]
+VIEWS = [
+    pytest.param(view, id="-".join(map(str, view)), marks=marks)
+    for view, marks in (
+        ((1440, "light"), ()),
+        ((390, "dark"), ()),
+        ((1440, "dark"), pytest.mark.ui),
+        ((390, "light"), pytest.mark.ui),
+    )
+]
 # Every chart of the tab that is drawn, by its name: what its lines are called, and the colour of its words.
 CHARTS = """() => Object.fromEntries([...document.querySelectorAll(".ll-results .ll-chart")].map((chart) => {
   const plot = chart.querySelector(".ll-plot");
@@ -111,7 +119,7 @@ class Shown:
         raise AssertionError(f"no table of {first} in {section}")
 
 
-@pytest.fixture(scope="module", params=VIEWS, ids=lambda view: f"{view[0]}-{view[1]}")
+@pytest.fixture(scope="module", params=VIEWS)
 def shown(request, browser, address) -> Shown:
     return Shown(browser, address, *request.param)
 

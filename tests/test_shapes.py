@@ -16,6 +16,7 @@ def corpus(tmp_path):
     return file
 
 
+@pytest.mark.scale
 def test_shapes_are_trained_alike_and_gone_on_with(corpus, tmp_path, tiny_folder, monkeypatch, capsys):
     monkeypatch.setattr(lora_ablation, "SHAPES", (("all-linear", 1), ("q_proj,v_proj", 2)))
     given = ["evaluate", "lora_ablation", "--data", str(corpus), "--model", str(tiny_folder("llama")), "--prompts", "1"]

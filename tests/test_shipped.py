@@ -58,7 +58,7 @@ def test_every_adapter_writes(method, lab):
         assert end.reason == "eos" and end.tokens <= 17
 
 
-@pytest.mark.parametrize(("method", "target"), [("sft", 1), ("orpe", 200)])
+@pytest.mark.parametrize(("method", "target"), [("sft", 1), pytest.param("orpe", 200, marks=pytest.mark.scale)])
 def test_an_adapter_writes_as_generate_does(method, target, lab):
     """peft's own model, not merged, with the signal put on its embeddings by a hook."""
     adapter = Adapter.load(adapters.ROOT / method)
@@ -82,6 +82,7 @@ def test_an_adapter_writes_as_generate_does(method, target, lab):
     assert len(found) > 150 and found == expected[: len(found)] and len(expected) - len(found) <= 1
 
 
+@pytest.mark.scale
 def test_ldpe_keeps_to_a_length_on_prompts_it_never_saw(models):
     asked = [Case("questions", i, text, n) for i, text in enumerate(prompts(12)["questions"]) for n in (20, 60)]
     found = [written.answer for written in answers(Lab(models), "embedded", "ldpe", asked, 0, print)]

@@ -37,6 +37,7 @@ def small(tiny, monkeypatch) -> SimpleNamespace:
     return SimpleNamespace(load=lambda name, precision="bf16": loaded(tiny("llama"), precision))
 
 
+@pytest.mark.scale
 @pytest.mark.parametrize(
     "asked, rotations", [({}, 1), ({"window": 12, "sinks": 2}, 1), ({"pic": "dynamic", "ratio": 4}, 2)]
 )
@@ -49,6 +50,7 @@ def test_the_engine_rotates_as_many_keys_for_a_token_however_long_the_text(tiny,
     assert all(row.cache == ways.engine_readers(runner, policy)[""].held() for row in rows)
 
 
+@pytest.mark.scale
 def test_algorithm_1_rotates_all_keys_for_a_token_and_transformers_one(tiny, bench):
     model, policy = tiny("llama"), policy_of(asking(pic="dynamic", ratio=4))
     again = Case("again", lambda: ways.algorithm1_readers(model, policy, bench.room(64)), model)
@@ -166,6 +168,7 @@ def test_attentions_are_left_out_where_they_do_not_fit(embedded):
     assert left["context"] == 8192 and "36 GB" in left["why"]
 
 
+@pytest.mark.scale
 def test_the_whole_bench_on_tiny_models_is_shown(small, bench, monkeypatch):
     monkeypatch.setattr(timing, "NEAR", (2, 1))
     monkeypatch.setattr(app_bench, "CONTEXTS", (16,))

@@ -505,6 +505,7 @@ def test_an_answer_without_a_full_stop_ends_where_it_ends(embedded):
     assert found.cuts == (len(found.response),) and embedded.tokenizer.decode(found.response) == "B. 4"
 
 
+@pytest.mark.scale
 def test_two_processes_train_one_adapter(tmp_path, tiny_folder):
     given = ["--method", "ldpe", "--model", str(tiny_folder("llama")), "--samples", "30", "--budget", "100"]
     given += ["--data", corpus(tmp_path / "c.jsonl"), "--out", str(tmp_path / "a")]

@@ -729,7 +729,12 @@ def test_a_broken_file_is_refused_with_a_sentence(visit, tmp_path):
 
 @pytest.mark.parametrize(
     ("width", "theme"),
-    [(390, "dark"), (1440, "light"), pytest.param(390, "light", marks=pytest.mark.ui), pytest.param(1440, "dark", marks=pytest.mark.ui)],
+    [
+        (390, "dark"),
+        (1440, "light"),
+        pytest.param(390, "light", marks=pytest.mark.ui),
+        pytest.param(1440, "dark", marks=pytest.mark.ui),
+    ],
 )
 def test_no_tab_is_wider_than_the_screen(visit, width, theme):
     visitor = visit(query=f"?__theme={theme}", viewport={"width": width, "height": 844})

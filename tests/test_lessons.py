@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from playwright.sync_api import expect
+from test_app_browser import address, demo, lab, runs, visit  # noqa: F401
 
 from app import page as lab_page
 from app.kept import fits
@@ -13,7 +14,6 @@ from app.runs import Runs
 from app.stage import Stage
 from app.tabs.lessons import ORDER
 from backend.models.adapters import available
-from test_app_browser import address, demo, lab, runs, visit  # noqa: F401
 
 # Those that are run by `make test`; the others are of `make test-ui`.
 SHORT = ("ask_for_sixty", "what_a_window_forgets")

@@ -115,12 +115,13 @@ class Visitor:
         if tab != "generate":
             self.page.wait_for_selector(f"[role=tab][data-tab-id={tab}][aria-selected=true]")
             return
-        # Without the script the page stands at its first tab.
-        self.page.wait_for_selector("#model-state [data-state=good]", state="attached" if late else "visible")
         if late:
+            # Without the script the page stands at its first tab.
+            self.page.wait_for_selector("#try-go")
             for script in scripts:
                 script.continue_()
             self.page.unroute("**/lab/charts.js")
+        self.page.wait_for_selector("#model-state [data-state=good]")
         self.page.wait_for_selector("#chart-mask .main-svg")
         self.page.wait_for_selector("#text-run .ll-response[data-tokens]")
 

@@ -37,6 +37,7 @@ def test_back_and_forward_go_through_the_tabs_that_were_chosen(visit):  # noqa: 
     chosen(page, "long")
 
 
+@pytest.mark.ui
 def test_every_tab_can_be_linked_to(visit):  # noqa: F811
     visitor = visit()
     page = visitor.page

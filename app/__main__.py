@@ -71,6 +71,9 @@ def serve(
         max_file_size=int(limits.upload_mb * MB),
         show_error=True,
         mcp_server=False,
+        # That the server answers was asked before this, without a limit: else it has three seconds for its first page,
+        # which a busy machine has not, and is given up.
+        _frontend=False,
     )
     connections.bound(demo.server, limits)
     return address

@@ -94,8 +94,11 @@ def start(tmp_path) -> Iterator[object]:
 
 @pytest.mark.parametrize(
     ("number", "settings"),
-    [(signal.SIGTERM, LONG), (signal.SIGINT, LONG), (signal.SIGTERM, READING)],
-    ids=["terminated in a run", "interrupted in a run", "terminated while it reads"],
+    [
+        pytest.param(signal.SIGTERM, LONG, id="terminated in a run"),
+        pytest.param(signal.SIGINT, LONG, id="interrupted in a run", marks=pytest.mark.attacks),
+        pytest.param(signal.SIGTERM, READING, id="terminated while it reads", marks=pytest.mark.attacks),
+    ],
 )
 def test_a_signal_ends_runs_and_leaves_nothing(start, number, settings):
     server = start()

@@ -33,6 +33,7 @@ def bench() -> Bench:
     return Bench(text, copy=1e9, products={torch.bfloat16: 1e12}, tokens=4)
 
 
+@pytest.mark.scale
 def test_each_way_is_timed_beside_flash_attention(tmp_path, monkeypatch):
     out = tmp_path / "bench_gpu.json"
     asked = ["--shape", "tiny", "--contexts", "64", "96", "--windows", "32", "--tokens", "4", "--out", str(out)]
@@ -56,6 +57,7 @@ def test_without_a_gpu_a_shape_must_be_named(monkeypatch, tmp_path, capsys):
     assert "--shape smollm2-135m" in capsys.readouterr().err
 
 
+@pytest.mark.scale
 def test_what_does_not_fit_beside_is_timed_alone_or_left_out(bench, monkeypatch):
     model = gpu.shaped("tiny", "sdpa")
     cache = 2 * 2 * 2 * 16 * 64 * 2

@@ -81,6 +81,7 @@ def test_a_link_wins_once_and_what_was_made_of_it_is_kept(visit, address):  # no
     expect(prompt(other)).to_have_value("The link's, changed.")
 
 
+@pytest.mark.ui
 def test_reset_clears_what_was_kept(visit):  # noqa: F811
     page = visit().page
     prompt(page).fill("A secret.")

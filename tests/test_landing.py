@@ -44,7 +44,7 @@ def written(tmp_path, pieces, **changes):
     return run(Lab(Models([folder])), ask(prompt="Hm", model=folder, method="prompted", **changes))[1]
 
 
-@pytest.mark.parametrize("target", [12, 30, 45])
+@pytest.mark.parametrize("target", [12, 30, pytest.param(45, marks=pytest.mark.scale)])
 def test_it_ends_a_sentence_near_the_target_by_an_end_that_the_model_draws(lab, target):
     tokens, finish = run(lab, ask(target=target, landing=12))
     assert finish.reason == "eos" and finish.landed and finish.own_end and final(finish.text)
@@ -204,7 +204,7 @@ def test_a_stop_is_heard_while_endings_are_tried(lab, monkeypatch):
     assert len(tokens) == 70 - REACH and rest[-1].reason == "stopped" and len(calls) <= 34 + REACH
 
 
-@pytest.mark.parametrize("moved", [20, 60])
+@pytest.mark.parametrize("moved", [pytest.param(20, marks=pytest.mark.scale), 60])
 def test_a_target_moved_while_it_lands_is_landed_on(lab, moved):
     control, tokens, finish = Control(), [], None
     for event in lab.stream(ask(target=30, landing=12), control):

@@ -131,7 +131,12 @@ def test_arrow_keys_walk_as_the_letters_run(visit, names):
 
 
 @pytest.mark.parametrize(
-    ("tab", "box"), [("Generate", "#prompt"), ("Compare", "#c-prompt"), ("Long context", "#l-own")]
+    ("tab", "box"),
+    [
+        ("Generate", "#prompt"),
+        pytest.param("Compare", "#c-prompt", marks=pytest.mark.ui),
+        pytest.param("Long context", "#l-own", marks=pytest.mark.ui),
+    ],
 )
 def test_what_is_typed_begins_at_the_side_from_which_it_runs(visit, tab, box):
     page = visit().page

@@ -94,6 +94,8 @@ def test_reset_clears_what_was_kept(visit):  # noqa: F811
 
 def test_what_is_damaged_or_full_changes_nothing(visit):  # noqa: F811
     page = visit().page
+    prompt(page).fill("The page has opened.")
+    saved(page, "generate", "The page has opened.")
     wrong = json.dumps({"prompt": 5, "method": "<b>", "temperature": 1e9, "unit": None, "seed": "1"})
     page.add_init_script(f"localStorage.setItem('length-lab-form-generate', {wrong!r});"
                          "localStorage.setItem('length-lab-form-long', '{');"

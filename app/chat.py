@@ -101,7 +101,7 @@ class ChatRequest(BaseModel):
 
 
 class Answer:
-    """One completion as it is told; name: its id. updates: `text` so far and, in the last, `finish`."""
+    """One completion in that form; name: its id. updates: `text` so far and, in the last, `finish`."""
 
     def __init__(self, name: str, request: ChatRequest) -> None:
         self._request, self._sent = request, ""

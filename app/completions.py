@@ -86,7 +86,7 @@ def _words(error: ValueError) -> str:
 async def _answered(queue: Admission, request: Request, asked: ChatRequest, settings: RunSettings) -> Response:
     answer = Answer(f"chatcmpl-{secrets.token_hex(12)}", asked)
     updates = _updates(queue, request, settings)
-    # What cannot run is told by the status, which is sent before a stream's first part.
+    # The status says whether it can run, and is sent before a stream's first part.
     first = await _unless_gone(request, anext(updates))
     if first is None:
         return Response(status_code=499)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
-from typing import Any
+from typing import Any, get_args
 
 import gradio as gr
 
@@ -149,7 +149,7 @@ def _length(parts: dict[str, Any], missing: Mapping[Any, str | None]) -> None:
                 1, 1000, 100, step=1, label="Target", elem_id="target", scale=3, interactive=False
             )
             parts["unit"] = gr.Dropdown(
-                ["tokens", "words", "characters"],
+                [*get_args(Unit)],
                 value="tokens",
                 label="Unit",
                 scale=1,

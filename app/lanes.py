@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -48,3 +49,11 @@ def frames(
         writes = any(len(view.series) for view in grown)
         coming = None if writes else next((view.progress for view in grown if view.progress), None)
         yield Frame(draw(grown, coming, next(numbers)), dict(texts), running=True)
+
+
+def streamed(run: Run, shown: Iterator[Frame]) -> Iterator[str]:
+    """Shows the frames of a run in its stream; yields what the page is handed, the last frame at the end."""
+    yield run.stream.invitation
+    for frame in shown:
+        run.stream.show(frame)
+    yield replace(frame, running=False).encode()

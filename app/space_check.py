@@ -122,7 +122,7 @@ def answer(port: int) -> tuple[str, str]:
         page.click("#go")
         page.wait_for_function("b => document.querySelector('#chart-length .ll-chart').dataset.run !== b", arg=before)
         page.wait_for_selector("#go:not([disabled])")
-        page.wait_for_selector(".ll-figures[data-state=good]")
+        page.wait_for_selector("#figures-run [data-state=good]")
         text = page.text_content("#text-run .ll-text") or ""
         ended = page.inner_text("#figures-run .ll-message")
         browser.close()

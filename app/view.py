@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from app import live, text
+from app import live, text, toasts
 from app.charts import shown
 from app.charts.base import encode
 from app.charts.drawing import signed
@@ -221,6 +221,16 @@ def ended_words(finish: Finish, settings: RunSettings) -> str:
     if finish.error is not None:
         words += f", {signed(finish.error)} {noun(finish.error, settings.goal_unit)} from the {settings.bound}"
     return " ".join([words + ".", *finish.notes])
+
+
+def failed(figures: str, error: Exception, title: str, names: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Says in a corner of the page what could not be done; returns the frame that says it in the figures of that name.
+
+    names: see `explain`.
+    """
+    words = sentence(error, names)
+    toasts.warn(words, title)
+    return Frame({figures: live.fill(state="bad", message=words)}).encode()
 
 
 def _percent(p: float) -> str:

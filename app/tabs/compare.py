@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, get_args
 
 import gradio as gr
 
-from app import charts, controls, lanes, live, model, toasts
+from app import charts, controls, lanes, live, model
 from app.buttons import QUIET, Buttons
 from app.frames import Frame
 from app.model import ModelChoice, narrowed
@@ -17,7 +17,7 @@ from app.runs import Run, Runs
 from app.series import RunSeries
 from app.share import settings_of
 from app.tabs.generate import Adapters
-from app.view import View, coming_words, ended_words, ending, sentence
+from app.view import View, coming_words, ended_words, ending, failed
 from backend.inference.control import Control
 from backend.methods import methods
 from backend.models.capabilities import Capabilities
@@ -157,14 +157,9 @@ def _comparing(lab: Any, runs: Runs, labels: Mapping[str, str]) -> Callable[...,
         try:
             chosen = _settings(values)
             with runs.started(request.session_hash, Control(), PLACE) as run:
-                yield run.stream.invitation
-                for frame in _frames(lab, chosen, run):
-                    run.stream.show(frame)
-                yield replace(frame, running=False).encode()
+                yield from lanes.streamed(run, _frames(lab, chosen, run))
         except Exception as error:
-            words = sentence(error, labels)
-            toasts.warn(words, "The comparison could not be made")
-            yield Frame({"compare": live.fill(state="bad", message=words)}).encode()
+            yield failed("compare", error, "The comparison could not be made", labels)
 
     return compare
 

@@ -13,7 +13,6 @@ from app import charts, controls, live, model, presets, replay, toasts
 from app.buttons import QUIET, Buttons
 from app.controls import Form
 from app.exports import EXPORTS, exporter
-from app.frames import Frame
 from app.kept import unpacked
 from app.model import ModelChoice
 from app.numbers import in_range
@@ -22,7 +21,7 @@ from app.runs import Runs
 from app.series import PastRun, RunSeries
 from app.share import from_query, to_query
 from app.store import Store
-from app.view import FIELDS, View, follow, sentence
+from app.view import FIELDS, View, failed, follow, sentence
 from backend.inference.control import Control
 from backend.methods import methods
 from backend.record.trace import Trace, TraceError
@@ -163,9 +162,7 @@ def _generation(parts: Parts, lab: Any, runs: Runs) -> None:
                         run.stream.show(view.frame())
                 yield [view.frame().encode(), view.remembered(), view.trace]
         except Exception as error:
-            words = sentence(error, parts.form.labels)
-            toasts.warn(words, "This run could not be made")
-            yield [Frame({"run": live.fill(state="bad", message=words)}).encode(), gr.skip(), gr.skip()]
+            yield [failed("run", error, "This run could not be made", parts.form.labels), gr.skip(), gr.skip()]
 
     parts.buttons.starts(
         runs,

@@ -99,8 +99,8 @@ def _sheet(lesson: Lesson) -> str:
 
 def _answers(lesson: Lesson) -> str:
     right = lesson.predict.right
-    told = "" if right is None else f"<p><b>Predict.</b> {escape(lesson.predict.choices[right])}.</p>"
+    said = "" if right is None else f"<p><b>Predict.</b> {escape(lesson.predict.choices[right])}.</p>"
     return (
-        f"<section><h2>{escape(lesson.title)}</h2>{told}<p><b>Run.</b> {escape(lesson.teacher.expect)}</p>"
+        f"<section><h2>{escape(lesson.title)}</h2>{said}<p><b>Run.</b> {escape(lesson.teacher.expect)}</p>"
         f"<p><b>Check.</b> {escape(lesson.check.answer)}</p></section>"
     )

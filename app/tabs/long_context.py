@@ -17,7 +17,7 @@ from app.frames import Frame
 from app.plans import NOTHING, NUMBER, POLICIES, WRITE, Task
 from app.runs import Runs
 from app.series import RunSeries
-from app.view import sentence
+from app.view import failed, sentence
 from backend.inference.control import Control
 from backend.models.capabilities import Capabilities
 from backend.refused import Refused
@@ -158,9 +158,7 @@ def _read(
             drawn = _drawn(readings) | _answers(todo, readings)
             yield _frame(_ended(readings, control.stopped), drawn).encode()
     except Exception as error:
-        words = sentence(error)
-        toasts.warn(words, "The text could not be read")
-        yield _frame({"state": "bad", "message": words}).encode()
+        yield failed("long", error, "The text could not be read")
 
 
 @cache

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Any, Final, get_args
 
 import gradio as gr
 
@@ -16,7 +16,7 @@ from app.frames import Frame
 from app.numbers import in_range
 from app.runs import Runs
 from app.tabs.generate import Adapters
-from app.view import View, coming_words, sentence
+from app.view import View, coming_words, failed, sentence
 from backend.inference.control import Control
 from backend.record.trace import Trace
 from backend.settings import RunSettings, Unit, counted
@@ -124,7 +124,7 @@ def _question(asked: RunSettings) -> tuple[list[Any], gr.Button, gr.Button]:
                     10, 300, asked.target, step=1, label="Length", elem_id="try-target", scale=3, min_width=160
                 )
                 unit = gr.Dropdown(
-                    ["tokens", "words", "characters"], value=asked.unit, label="Unit", scale=1, min_width=110
+                    [*get_args(Unit)], value=asked.unit, label="Unit", scale=1, min_width=110
                 )
             with gr.Row(elem_classes=["ll-buttons"]):
                 finish = gr.Checkbox(
@@ -175,14 +175,10 @@ def _writing(lab: Any, runs: Runs, adapters: Adapters) -> Callable[..., Iterator
             ]
             hand = Lanes()
             with runs.started(request.session_hash, hand, PLACE) as run:
-                yield run.stream.invitation
-                for frame in lanes.frames(lab, views, run, [hand.asked, hand.steered], TEXTS, draw):
-                    run.stream.show(frame)
-                yield replace(frame, running=False).encode()
+                shown = lanes.frames(lab, views, run, [hand.asked, hand.steered], TEXTS, draw)
+                yield from lanes.streamed(run, shown)
         except Exception as error:
-            words = sentence(error, LABELS)
-            toasts.warn(words, "This could not be written")
-            yield Frame({"try-steered": live.fill(state="bad", message=words)}).encode()
+            yield failed("try-steered", error, "This could not be written", LABELS)
 
     return write_both
 

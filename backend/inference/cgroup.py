@@ -26,7 +26,7 @@ def memory() -> int:
 
 
 def _least(limit: Callable[[Path], int]) -> int:
-    """The smallest limit of the process's own group and those around it; one that is not told does not bind."""
+    """The smallest limit of the process's own group and those around it; one that cannot be read does not bind."""
     least = UNLIMITED
     for folder in _groups():
         try:

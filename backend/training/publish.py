@@ -89,7 +89,7 @@ def card(adapter: Adapter, name: str, results: Path = RESULTS) -> str:
     _, matter, body = text.split("---\n", 2)
     title, rest = body.split("\n", 1)
     found = measured(adapter.method, results)
-    lines = [f"- {words}: {told}" for words, _, told in found]
+    lines = [f"- {words}: {said}" for words, _, said in found]
     source = f"By the validation prompts, none of them trained on (`{_file(adapter.method)}`):\n\n"
     figures = f"\n{source}" + "\n".join(lines) + "\n" if lines else "\nNo joint rate was recorded for it yet.\n"
     return f"---\n{matter}{_index(name, found)}---\n{title}\n{figures}{rest.rstrip()}\n{_use(adapter, name)}"
@@ -102,9 +102,9 @@ def measured(method: str, results: Path = RESULTS) -> list[tuple[str, float, str
         return []
     summary = json.loads(file.read_text("utf-8"))["summary"]["validation"]
     shares = {"joint": "Joint rate", "length": "Of the length asked for", "all_three": "Of it, and ended at a real end"}
-    told = [_share(words, summary[key], summary["counted"]) for key, words in shares.items() if summary.get(key)]
+    said = [_share(words, summary[key], summary["counted"]) for key, words in shares.items() if summary.get(key)]
     error = summary.get("mae")
-    return told if error is None else [*told, ("Mean absolute length error", error, f"{error:.2f} tokens")]
+    return said if error is None else [*said, ("Mean absolute length error", error, f"{error:.2f} tokens")]
 
 
 def _share(words: str, found: float | list[float], counted: int) -> tuple[str, float, str]:

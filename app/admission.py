@@ -87,6 +87,9 @@ class Admission(Queue):
         self._asked: WeakKeyDictionary[Event, Asked] = WeakKeyDictionary()
         self._seen: dict[str, float] = {}
         self._nameless: set[str] = set()
+        # When what a session asked for ends unless somebody comes back; sessions whose run another has taken up.
+        self._ending: dict[str, float] = {}
+        self._taken: set[str] = set()
         self._closing = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -204,15 +207,55 @@ class Admission(Queue):
         return next((name for name, events in self.pending_event_ids_session.items() if event in events), event)
 
     def left(self, session: str, whole: bool) -> None:
-        """Takes note that nobody reads a session any more; what it asked for ends, where that was not read whole."""
+        """Takes note that nobody reads a session any more; what it asked for ends, where that was not read whole. A
+        page has time to come back, a program does not."""
         if not whole:
-            for event in [each for each in self.event_ids_to_events.values() if each.session_hash == session]:
-                self._drop(event)
-            self._ends(session)
-            self.pending_messages_per_session.pop(session, None)
-            self.pending_event_ids_session.pop(session, None)
+            page = any(event.fn.api_visibility == "private" for event in self._events(session))
+            self._end_in(session, self.shares.lost_seconds if page else 0)
         if session in self._nameless:
             self._seen[session] = GONE
+
+    def closed(self, session: str) -> None:
+        """Takes note that a page was closed, or is loaded anew."""
+        if self._events(session):
+            self._end_in(session, self.shares.closed_seconds)
+
+    def came(self, session: str) -> None:
+        """Takes note that a session is read."""
+        self._ending.pop(session, None)
+
+    def taken_up(self, before: str | None, session: str | None) -> None:
+        """Lets what a session asked for go on, since another has taken up its run."""
+        if before and before != session:
+            self._taken.add(before)
+
+    def knows(self, session: str) -> bool:
+        """Whether anything is kept of a session, which was heard of just now."""
+        known = session in self.blocks.state_holder.session_data
+        if known:
+            self.saw(session)
+        return known
+
+    def _events(self, session: str) -> list[Event]:
+        return [each for each in self.event_ids_to_events.values() if each.session_hash == session]
+
+    def _end_in(self, session: str, seconds: float) -> None:
+        due = time.monotonic() + seconds
+        self._ending[session] = min(due, self._ending.get(session, due))
+        if not seconds:
+            self._end(session)
+
+    def _end(self, session: str) -> None:
+        del self._ending[session]
+        if session not in self._taken:
+            for event in self._events(session):
+                self._drop(event)
+            self._ends(session)
+        self.pending_messages_per_session.pop(session, None)
+        self.pending_event_ids_session.pop(session, None)
+
+    async def clean_events(self, *, session_hash: str | None = None, event_id: str | None = None) -> None:
+        """What Gradio does as soon as a reader is gone; here `left` says when."""
 
     def _drop(self, event: Event) -> None:
         event.alive = False
@@ -236,6 +279,8 @@ class Admission(Queue):
     def _tidy(self) -> None:
         """Lets go of runs that nobody came to read, and of what is kept of sessions that are gone."""
         now = time.monotonic()
+        for session in [name for name, due in self._ending.items() if now >= due]:
+            self._end(session)
         for session in {
             *self.blocks.state_holder.session_data,
             *self.pending_messages_per_session,
@@ -266,6 +311,8 @@ class Admission(Queue):
         """Keeps nothing of a session."""
         self._seen.pop(session, None)
         self._nameless.discard(session)
+        self._ending.pop(session, None)
+        self._taken.discard(session)
         for kept in (
             self.pending_messages_per_session,
             self.pending_event_ids_session,

@@ -44,7 +44,7 @@ class Buttons:
         """
         # The first press shows at once that it was heard, also while others are before this visitor in the queue.
         waits = f"() => {{ LengthLab.waits('{figures}'); return {self._running(True)} }}"
-        self.go.click(None, None, self._all, js=waits, **QUIET)
+        self.go.click(None, None, self.all, js=waits, **QUIET)
         event = self.go.click(
             write,
             list(inputs),
@@ -62,20 +62,25 @@ class Buttons:
         """Shows that nothing runs once `event` has ended, in whatever way."""
         # Whatever Gradio's documentation says, an event that failed does not call what comes after `then`.
         for ended in (event.then, event.failure):
-            ended(None, None, self._all, js=f"() => {self._running(False)}", **QUIET)
+            ended(None, None, self.all, js=f"() => {self._running(False)}", **QUIET)
 
     def busy_during(self, button: gr.Button) -> Any:
         """Shows that something runs as soon as `button` is pressed; returns that event."""
-        return button.click(None, None, self._all, js=f"() => {self._running(True)}", **QUIET)
+        return button.click(None, None, self.all, js=f"() => {self._running(True)}", **QUIET)
 
     @property
-    def _all(self) -> list[Any]:
+    def all(self) -> list[Any]:
+        """All of them, in a fixed order."""
         return [self.go, self.stop, *self.others, *self.resting]
 
     def _running(self, runs: bool) -> str:
         """Updates of all buttons, in JavaScript: an answer of the server could come after the run's own frames."""
+        return json.dumps([*self.updates(runs).values()])
+
+    def updates(self, runs: bool) -> dict[Any, dict[str, Any]]:
+        """Updates of all buttons while something runs, or nothing does."""
         usable = [not runs, *[runs] * (1 + len(self.others)), *[not runs] * len(self.resting)]
-        return json.dumps([gr.update(interactive=each) for each in usable])
+        return {button: gr.update(interactive=each) for button, each in zip(self.all, usable, strict=True)}
 
     def _stops(self, runs: Runs, event: Any, figures: str) -> None:
         # Cancelling an event drops what is still on its way to the page, so a run that has begun is only asked to end
@@ -96,7 +101,7 @@ class Buttons:
         unqueued.change(
             None,
             None,
-            self._all,
+            self.all,
             cancels=[event],
             js=f"() => {{ {gone}; return {self._running(False)} }}",
             **QUIET,

@@ -56,4 +56,4 @@ def streamed(run: Run, shown: Iterator[Frame]) -> Iterator[str]:
     yield run.stream.invitation
     for frame in shown:
         run.stream.show(frame)
-    yield replace(frame, running=False).encode()
+    yield run.ends(replace(frame, running=False))

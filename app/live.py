@@ -40,8 +40,8 @@ PARTS = (
 # What the components and the page's events call.
 NAMES = (
     "chart", "stream", "deliver", "response", "figures", "answers", "choice", "inRange", "waits", "gone", "refused",
-    "setTheme", "keptTheme", "share", "veil", "tabs", "keep", "keeps", "keptForms", "keepRun", "keptRun", "runway",
-    "lesson", "runLesson", "asksFor",
+    "setTheme", "keptTheme", "share", "veil", "tabs", "keep", "keeps", "keptForms", "keepRun", "keptRun", "underWay",
+    "saveTexts", "runway", "lesson", "runLesson", "asksFor",
 )
 # The least target that the flag of a runway can be moved to.
 LEAST = 5
@@ -50,8 +50,9 @@ HEAD = "".join(f'<script src="lab/{name}"></script>' for name in SCRIPTS)
 
 
 def page_head() -> str:
-    """What the page's <head> needs before any component runs: the palettes. No address outside this server."""
-    return f"<script>window.LENGTH_LAB_PALETTES={json.dumps(PALETTES)}</script>"
+    """What the page's <head> needs before any component runs: palettes, connections. No address but this server's."""
+    connection = (STATIC / "connection.js").read_text("utf-8")
+    return f"<script>window.LENGTH_LAB_PALETTES={json.dumps(PALETTES)};\n{connection}</script>"
 
 
 def routes() -> list[Route]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gradio as gr
@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from app import completions, kept, live
+from app import completions, kept, live, presence
 from app.admission import Admission
 from app.api import described, endpoint
 from app.buttons import QUIET
@@ -24,6 +24,7 @@ from app.stage import Stage
 from app.store import Store, Uploads
 from app.tabs import compare, generate, lessons, long_context, results, try_it
 from app.tabs.generate import Adapters
+from app.taking_up import Place, taking_up
 from app.visitors import Cookies
 
 TITLE = "Length Lab"
@@ -36,11 +37,14 @@ HEADER = """
 <p>Steer how long a language model writes and how far it reads, and watch inside.</p></div>
 <button type="button" class="ll-theme" aria-label="Switch between light and dark">
 <svg viewBox="0 0 24 24" width="18" height="18" aria-hidden="true"><circle cx="12" cy="12" r="8" fill="none"
-stroke="currentColor" stroke-width="2"/><path d="M12 4a8 8 0 0 1 0 16z" fill="currentColor"/></svg></button></header>"""
+stroke="currentColor" stroke-width="2"/><path d="M12 4a8 8 0 0 1 0 16z" fill="currentColor"/></svg></button></header>
+<div class="ll-lost" role="alert" hidden><p>The lab does not answer: what you entered and see stays here, and the page
+goes on by itself once it answers again.</p><button type="button">Save the text</button></div>"""
 THEME_SWITCH = """element.querySelector('.ll-theme').addEventListener('click', () =>
   LengthLab.setTheme(document.body.classList.contains('dark') ? 'light' : 'dark'));
 LengthLab.keptTheme();
-LengthLab.tabs('generate');"""
+LengthLab.tabs('generate');
+element.querySelector('.ll-lost button').addEventListener('click', LengthLab.saveTexts);"""
 
 
 class Page(gr.Blocks):
@@ -65,6 +69,10 @@ class Page(gr.Blocks):
             Middleware(Uploads, store=store, shares=shares),
         ]
         self.threads += concurrency
+
+    def get_config_file(self) -> Any:
+        """Gradio's, without the connection that each page would hold open for good: see static/connection.js."""
+        return super().get_config_file() | {"connect_heartbeat": False}
 
     def run_startup_events(self) -> None:
         """Begins to serve."""
@@ -108,9 +116,9 @@ def build(lab: Any, adapters: Adapters, runs: Runs, concurrency: int = 1, shares
                 parts = generate.build(lab, runs, adapters, store, demo.load)
             try_it.leads_on(tried, parts.form, adapters, tabs)
             with gr.Tab("Compare", id="compare"):
-                compared = compare.build(lab, runs, adapters, demo.load)
+                compared, compares = compare.build(lab, runs, adapters, demo.load)
             with gr.Tab("Long context", id="long"):
-                read = long_context.build(lab, runs, demo.load)
+                read, reads = long_context.build(lab, runs, demo.load)
             with gr.Tab("Results", id="results") as opened:
                 results.build(opened)
         forms = {try_it.PLACE: tried.form, compare.PLACE: compared, long_context.PLACE: read}
@@ -119,17 +127,20 @@ def build(lab: Any, adapters: Adapters, runs: Runs, concurrency: int = 1, shares
         gr.api(generated, api_name="generate", api_description=described(generated), concurrency_id="model")
         written = completions.endpoint(lab, runs, demo.unread)
         gr.api(written, api_name=completions.EVENT, api_visibility="private", concurrency_id="model")
-        _keeping(demo.load, parts, {generate.PLACE: parts.form.parts} | forms)
-        demo.unload(_closing(runs))
+        _keeping(demo, parts, {generate.PLACE: parts.form.parts} | forms)
+        _taking_up(demo, runs, {
+            try_it.PLACE: tried.place, generate.PLACE: generate.place(parts), compare.PLACE: compares,
+            long_context.PLACE: reads,
+        })  # fmt: skip
     demo.admits(runs, store, shares, concurrency)
     demo.routes = [
-        *live.routes(), runs.streams.route, route(), Route(DEEP_LINK, _no_link),
+        *live.routes(), *presence.routes(demo.admission), runs.streams.route, route(), Route(DEEP_LINK, _no_link),
         *completions.routes(lambda: lab.models.names(), demo.admission),
     ]  # fmt: skip
     return demo
 
 
-def _keeping(opens: Callable[..., Any], parts: generate.Parts, forms: kept.Forms) -> None:
+def _keeping(demo: Page, parts: generate.Parts, forms: kept.Forms) -> None:
     """Lets the browser keep the forms and the last run, and gives them back when the page opens."""
 
     def open_forms(request: gr.Request, text: str) -> list[Any]:
@@ -143,22 +154,30 @@ def _keeping(opens: Callable[..., Any], parts: generate.Parts, forms: kept.Forms
 
     kept.follow(forms)
     inputs = [part for form in forms.values() for part in form.values()]
-    opened = kept.opens(opens, f"keptForms('{generate.PLACE}', {[*forms]})", open_forms, [*inputs, parts.figures])
+    opened = kept.opens(demo.load, f"keptForms('{generate.PLACE}', {[*forms]})", open_forms, [*inputs, parts.figures])
     for ended in (opened.then, opened.failure):
         ended(None, None, None, js="() => LengthLab.keeps()", **QUIET)
     run = gr.Textbox(visible="hidden")
     shown = parts.trace.change(kept.packed, [parts.trace, parts.past], [run], concurrency_limit=None, **QUIET)
     shown.success(None, [run], None, js="(run) => LengthLab.keepRun(run)", **QUIET)
-    kept.opens(opens, "keptRun()", generate.shown_again, [parts.trace, parts.past, parts.stream])
+    kept.opens(demo.load, "keptRun()", generate.shown_again, [parts.trace, parts.past, parts.stream])
+    # A server that has begun anew knows nothing of the run that the page still shows.
+    again = gr.Button(visible="hidden", elem_id="hand-over")
+    kept.opens(again.click, "keptRun()", lambda text: generate.shown_again(text)[:2], [parts.trace, parts.past])
+
+
+def _taking_up(demo: Page, runs: Runs, places: Mapping[str, Place]) -> None:
+    """Lets a page that is loaded anew, or was cut off, go on with the run that it followed."""
+    again = gr.Button(visible="hidden", elem_id="take-up")
+
+    def comes_back(*given: Any, **more: Any) -> Any:
+        return gr.on([demo.load, again.click], *given, **more)
+
+    shown = [part for place in places.values() for part in (place.stream, *place.buttons.all)]
+    take_up = taking_up(runs, places, lambda before, now: demo.admission.taken_up(before, now))
+    kept.opens(comes_back, "underWay()", take_up, [*shown, *places[generate.PLACE].left])
 
 
 async def _no_link(request: Request) -> JSONResponse:
     """Gradio's links keep a file each; this page's own carry their settings."""
     return JSONResponse({"detail": "There are no such links here: press Copy link on the page."}, 404)
-
-
-def _closing(runs: Runs) -> Callable[[gr.Request], None]:
-    def closed(request: gr.Request) -> None:
-        runs.stop(request.session_hash)
-
-    return closed

@@ -9,6 +9,9 @@ from contextlib import contextmanager
 from typing import Protocol
 from urllib.parse import parse_qs
 
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.visitors import visitor
@@ -40,6 +43,9 @@ class Watched(Protocol):
     present: Present
 
     def session_of(self, event: str) -> str: ...
+    def knows(self, session: str) -> bool: ...
+    def came(self, session: str) -> None: ...
+    def closed(self, session: str) -> None: ...
     def left(self, session: str, whole: bool) -> None: ...
 
 
@@ -74,6 +80,7 @@ class Presence:
             await send(message)
             whole = message["type"] == "http.response.body" and not message.get("more_body", False)
 
+        self.watched.came(session)
         try:
             with counted(present.readers, session), counted(present.owners, visitor(scope).owner):
                 await self.app(scope, heard, seen)
@@ -81,6 +88,19 @@ class Presence:
             # Gradio ends a stream by itself where nothing more is to come; another run may have been asked for since.
             if session not in present.readers:
                 self.watched.left(session, whole and not gone)
+
+
+def routes(watched: Watched) -> list[Route]:
+    """Where an open page says now and then that it is there, and hears whether it is known; and that it is left."""
+
+    async def here(request: Request) -> Response:
+        return JSONResponse(watched.knows(request.path_params["session"]))
+
+    async def left(request: Request) -> Response:
+        watched.closed(request.path_params["session"])
+        return Response(status_code=204)
+
+    return [Route("/lab/here/{session}", here, methods=["POST"]), Route("/lab/left/{session}", left, methods=["POST"])]
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar
 
-from app.frames import Stream, Streams
+from app.frames import Frame, Stream, Streams
 from backend.inference.cgroup import cores
 
 Event = TypeVar("Event")
@@ -101,7 +101,7 @@ def _drain(arrived: SimpleQueue[Any]) -> list[Any]:
 @dataclass(eq=False)
 class Run:
     """A session's run: what steers and shows it, where on the page it was begun, whether it goes on beside others of
-    the session, whether its last frame was sent, its view."""
+    the session, whether its last frame was sent, its view, its last frame as it is sent."""
 
     session: str | None
     control: Stoppable
@@ -110,6 +110,12 @@ class Run:
     beside: bool = False
     delivered: threading.Event = field(default_factory=threading.Event)
     view: Any = None
+    last: str = ""
+
+    def ends(self, frame: Frame) -> str:
+        """Its last frame, for whoever reads it now or takes it up."""
+        self.last = frame.encode()
+        return self.last
 
     async def ended(self, most: float) -> None:
         """Waits until its last frame was sent, for at most so many seconds, and keeps no thread meanwhile."""
@@ -130,6 +136,11 @@ class Runs:
     def of(self, session: str | None, place: str) -> Run | None:
         """The session's run, the newest that was begun at that place, if one is in progress."""
         return next((run for run in reversed(self._all(session)) if run.place == place), None)
+
+    def named(self, name: str) -> Run | None:
+        """The run whose frames are read under that name, which cannot be guessed, if it is in progress."""
+        with self._lock:
+            return next((run for run in self._runs if run.stream.name == name), None)
 
     def __len__(self) -> int:
         with self._lock:

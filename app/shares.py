@@ -15,5 +15,7 @@ class Shares:
     visitor_presses: int = option(64, "presses of one visitor that wait to be answered")
     address_visitors: int = option(8, "times as many runs and presses as a visitor's for one address")
     unread_seconds: int = option(300, "seconds that a run waits for somebody to read it")
-    kept_seconds: int = option(60, "seconds that what a visitor had is kept after they left")
+    lost_seconds: int = option(30, "seconds that a run goes on after the connection to its page was lost")
+    closed_seconds: int = option(10, "seconds that a run goes on after its page was closed or loaded anew")
+    kept_seconds: int = option(120, "seconds that what a visitor had is kept after they left")
     visitor_mb: int = option(128, "MB of uploads and exports of one visitor; eight times as much of all together")

@@ -57,16 +57,16 @@ class View:
         self._drawn: dict[str, float] = {}
 
     @classmethod
-    def begun(cls, trace: Trace, name: str = "") -> View:
+    def begun(cls, trace: Trace, past: Sequence[PastRun] = (), name: str = "") -> View:
         """A recorded run of which nothing is shown yet."""
-        view = cls(trace.settings, name=name)
+        view = cls(trace.settings, past, name)
         view.series.training_length = trace.capabilities.get("training_length")
         return view
 
     @classmethod
-    def of(cls, trace: Trace, name: str = "") -> View:
+    def of(cls, trace: Trace, past: Sequence[PastRun] = (), name: str = "") -> View:
         """A recorded run, whole."""
-        view = cls.begun(trace, name)
+        view = cls.begun(trace, past, name)
         view.add(trace.events())
         view.trace = trace
         return view

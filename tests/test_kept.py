@@ -4,18 +4,32 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 
 import gradio as gr
 import pytest
 from playwright.sync_api import Page, expect
-from test_app_browser import CHARTS, address, demo, held, lab, link, runs, visit  # noqa: F401
+from test_app_browser import CHARTS, Visitor, address, held, lab, link, runs, visit  # noqa: F401
+from test_page_state import VEILED
 
+from app import __main__ as app
 from app import kept, live
+from app import page as lab_page
 from app.presets import PRESETS
+from app.runs import Runs
 from app.series import PastRun
+from app.shares import Shares
+from backend.models.adapters import available
 from backend.record.trace import Trace
 
+# Time enough to load a page anew, on any machine.
+SHARES = Shares(closed_seconds=40)
 PAST = [PastRun("run 1, none", "tokens", 9, 9, None)]
+
+
+@pytest.fixture(scope="module")
+def demo(lab, runs) -> lab_page.Page:  # noqa: F811
+    return lab_page.build(lab, available, runs, 8, SHARES)
 
 
 def prompt(page: Page, name: str = "prompt"):
@@ -109,6 +123,7 @@ def test_what_is_damaged_or_full_changes_nothing(visit):  # noqa: F811
 def test_the_last_run_and_those_before_it_are_there_after_a_reload(visit):  # noqa: F811
     visitor = visit()
     page = visitor.page
+    page.locator("#choice-method input[value=none]").check()
     for tokens in (5, 7):
         prompt(page).fill(f"Count to {tokens}.")
         visitor.number("cap", tokens)
@@ -121,15 +136,107 @@ def test_the_last_run_and_those_before_it_are_there_after_a_reload(visit):  # no
     reload(page)
     visitor.shows(7)
     assert page.inner_text("#text-run .ll-text") == text
-    expect(page.locator(".ll-stage")).not_to_have_class("ll-veiled")
+    expect(page.locator(".ll-stage")).not_to_have_class(VEILED)
     for name in CHARTS:
         visitor.settles(name)
-    page.click("#chart-length [data-act=table]")
-    expect(page.locator("#chart-length .ll-words")).to_be_visible()
+    earlier = "document.querySelector('#chart-length .ll-plot').data.find(({ name }) => name === 'earlier runs').x"
+    assert page.evaluate(earlier) == [5, 7]
+
+
+def test_a_run_in_progress_goes_on_over_a_reload(visit, held, runs):  # noqa: F811
+    held.upto(6)
+    visitor = visit()
+    page = visitor.page
     visitor.generate()
-    visitor.ends()
-    plot = "JSON.stringify(document.querySelector('#chart-length .ll-plot').data)"
-    page.wait_for_function(f"() => {plot}.includes('run 1, ') && {plot}.includes('run 2, ')")
+    visitor.shows(6)
+    [run] = runs._runs
+    reload(page)
+    visitor.shows(6)
+    expect(page.locator("#go")).to_be_disabled()
+    held.upto(12)
+    visitor.shows(12)
+    assert runs._runs == [run]
+    page.click("#stop")
+    assert "after 12 tokens" in visitor.ends()
+    visitor.until(lambda: not len(runs))
+    expect(page.locator("#go")).to_have_text("Generate")
+    page.click("#share")
+    expect(page.locator("#share")).to_have_text("Copied")
+
+
+def test_a_closed_page_ends_its_run_and_nobody_takes_up_anothers(visit, held, runs):  # noqa: F811
+    held.upto(3)
+    visitor = visit()
+    visitor.generate()
+    [run] = runs._runs
+    stranger = visitor.context.new_page()
+    stranger.goto(visitor.page.url)
+    stranger.wait_for_selector("#model-state [data-state=good]")
+    expect(stranger.locator("#go")).to_be_enabled()
+    visitor.page.close()
+    while len(runs):
+        stranger.wait_for_timeout(50)
+    assert run.control.stopped
+
+
+def test_many_pages_of_one_browser_open_and_stream(visit, held, runs):  # noqa: F811
+    visitor = visit()
+    pages = [visitor.page]
+    while len(pages) < 8:
+        pages.append(visitor.context.new_page())
+        pages[-1].goto(visitor.page.url)
+        pages[-1].wait_for_selector("#model-state [data-state=good]")
+        pages[-1].wait_for_selector("#text-run .ll-response[data-tokens]")
+    last = pages[-1]
+    held.upto(4)
+    prompt(last).fill("Count to 50.")
+    last.click("#go")
+    for tokens in (4, 8):
+        held.upto(tokens)
+        last.wait_for_selector(f'#text-run .ll-response[data-tokens="{tokens}"]')
+    last.click("#stop")
+    last.wait_for_selector("#go:not([disabled])")
+    visitor.until(lambda: not len(runs))
+
+
+def test_a_page_stays_while_its_server_is_away_and_goes_on_with_the_next(browser, lab):  # noqa: F811
+    first = serving(lab)
+    visitor = Visitor(browser, first.local_url)
+    page = visitor.page
+    lab.upto(5)
+    visitor.generate()
+    visitor.shows(5)
+    text, opened = page.inner_text("#text-run .ll-text"), page.evaluate("performance.timeOrigin")
+    first.close()
+    expect(page.locator(".ll-lost")).to_be_visible()
+    with page.expect_download() as download:
+        page.click(".ll-lost button")
+    assert text in Path(download.value.path()).read_text("utf-8")
+    prompt(page).fill("Typed meanwhile.")
+    assert page.inner_text("#text-run .ll-text") == text
+    lab.free()
+    second = serving(lab, first.server_port)
+    try:
+        expect(page.locator(".ll-lost")).to_be_hidden()
+        page.wait_for_selector("#go:not([disabled])")
+        assert "did not answer" in visitor.message and page.inner_text("#text-run .ll-text") == text
+        expect(prompt(page)).to_have_value("Typed meanwhile.")
+        visitor.number("cap", 7)
+        visitor.generate()
+        visitor.ends()
+        visitor.shows(7)
+        assert page.evaluate("performance.timeOrigin") == opened
+        # What the browser says of a server that is not there.
+        visitor.wrongs = [wrong for wrong in visitor.wrongs if "net::ERR_" not in wrong]
+        visitor.close()
+    finally:
+        second.close()
+
+
+def serving(lab, port: int | None = None) -> lab_page.Page:  # noqa: F811
+    served = lab_page.build(lab, available, Runs())
+    app.serve(served, port=port)
+    return served
 
 
 def test_a_run_comes_back_as_it_was_kept():

@@ -16,7 +16,7 @@ from app.sessions import Session
 from app.shares import Shares
 from backend.record.trace import Trace
 
-SHARES = Shares(kept_seconds=1)
+SHARES = Shares(kept_seconds=1, lost_seconds=1, closed_seconds=1)
 MANY = {"prompt": "Write a very long story.", "max_new_tokens": 200, "repetition_penalty": 1.3}
 
 
@@ -80,6 +80,40 @@ def test_a_long_reading_ends_when_its_reader_is_gone(served: Served):
         eventually(lambda: len(served.runs), "the reading")
         [run] = served.runs._runs
     eventually(lambda: run.control.stopped and not len(served.runs), "its end")
+
+
+def test_a_page_that_comes_back_in_time_takes_up_its_run(held_lab):
+    with serving(held_lab, Shares(lost_seconds=600)) as served:
+        held_lab.upto(1)
+        before, now, stranger = Visitor(served), Visitor(served), Visitor(served)
+        with by_page("write")(before):
+            eventually(lambda: len(served.runs), "the run")
+        [run] = served.runs._runs
+        eventually(lambda: before.session in served.queue._ending, "the loss of its page")
+        assert not run.control.stopped
+        assert stranger.answered("take_up", ["guessed"]) and run.session == before.session
+        assert now.presses("take_up", [run.stream.name]).status_code == 200
+        with now.reading() as messages:
+            eventually(lambda: run.session == now.session, "the page that has it now")
+            served.queue._ending[before.session] = 0
+            served.queue._tidy()
+            assert not run.control.stopped
+            held_lab.free()
+            assert next(each["success"] for each in messages if each["msg"] == "process_completed")
+        assert run.view.trace.finish.reason != "stopped"
+
+
+def test_a_page_that_was_closed_has_less_time(held_lab):
+    with serving(held_lab, Shares(lost_seconds=600, closed_seconds=1)) as served:
+        held_lab.upto(1)
+        page = Visitor(served)
+        with by_page("write")(page):
+            eventually(lambda: len(served.runs), "the run")
+            [run] = served.runs._runs
+            assert page.http.post(f"/lab/here/{page.session}").json() is True
+            assert page.http.post("/lab/here/nobody").json() is False
+        assert page.http.post(f"/lab/left/{page.session}").status_code == 204
+        eventually(lambda: run.control.stopped and not len(served.runs), "its end")
 
 
 def test_a_run_that_nobody_reads_computes_nothing_and_is_let_go(held_lab):

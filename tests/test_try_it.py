@@ -46,7 +46,7 @@ def test_a_model_without_adapters_is_steered_by_what_needs_none():
 
 def test_the_runway_marks_the_ends_of_sentences_in_the_unit_of_the_target():
     _, steered = presets.opening()
-    run = View.of(steered, "Steered").series
+    run = View.of(steered, name="Steered").series
     ends = runway.sentence_ends(run)
     assert ends[-1] == steered.finish.tokens
     for end in ends:
@@ -57,7 +57,7 @@ def test_the_runway_marks_the_ends_of_sentences_in_the_unit_of_the_target():
 
 def test_the_runway_holds_all_that_was_written_and_the_target():
     pair = zip(presets.opening(), try_it.NAMES, strict=True)
-    asked, steered = (View.of(trace, name).series for trace, name in pair)
+    asked, steered = (View.of(trace, name=name).series for trace, name in pair)
     shown = json.loads(runway.encode([asked, steered]))
     assert shown["target"] == 60 and shown["span"] >= asked.produced[-1]
     assert [lane["state"] for lane in shown["lanes"]] == ["bad", "good"]

@@ -17,6 +17,7 @@ from app.runs import Run, Runs
 from app.series import RunSeries
 from app.share import settings_of
 from app.tabs.generate import Adapters
+from app.taking_up import Place
 from app.view import View, coming_words, ended_words, ending, failed
 from backend.inference.control import Control
 from backend.methods import methods
@@ -62,8 +63,13 @@ class Slot:
         return [getattr(self, name) for name in OWN]
 
 
-def build(lab: Any, runs: Runs, adapters: Adapters, opens: Callable[..., Any]) -> dict[str, Any]:
-    """Makes the tab where it is called; returns its form's parts by name. opens: the event of the page's opening."""
+def build(
+    lab: Any, runs: Runs, adapters: Adapters, opens: Callable[..., Any]
+) -> tuple[dict[str, Any], Place]:
+    """Makes the tab where it is called; returns its form's parts by name, and where it shows runs.
+
+    opens: the event of the page's opening.
+    """
     choice = model.build(lab.models.names(), "c-", LAYER)
     methods = _methods(adapters(choice.model.value))
     common, slots_shown, buttons = _common(choice)
@@ -84,7 +90,7 @@ def build(lab: Any, runs: Runs, adapters: Adapters, opens: Callable[..., Any]) -
     labels["limit"] = labels["target"]
     buttons.starts(runs, _comparing(lab, runs, labels), inputs, [stream], queue, "compare")
     each = [f"{name}_{field}" for name in NAMES for field in OWN]
-    return dict(zip([*COMMON, "count", *each], inputs, strict=True))
+    return dict(zip([*COMMON, "count", *each], inputs, strict=True)), Place(stream, buttons)
 
 
 def _common(choice: ModelChoice) -> tuple[list[Any], gr.Radio, Buttons]:

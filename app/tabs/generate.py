@@ -21,6 +21,7 @@ from app.runs import Runs
 from app.series import PastRun, RunSeries
 from app.share import from_query, to_query
 from app.store import Store
+from app.taking_up import Place
 from app.view import FIELDS, View, failed, follow, sentence
 from backend.inference.control import Control
 from backend.methods import methods
@@ -160,7 +161,7 @@ def _generation(parts: Parts, lab: Any, runs: Runs) -> None:
                 for view in follow(lab, settings, run, past):
                     if not view.ended:
                         run.stream.show(view.frame())
-                yield [view.frame().encode(), view.remembered(), view.trace]
+                yield [run.ends(view.frame()), view.remembered(), view.trace]
         except Exception as error:
             yield [failed("run", error, "This run could not be made", parts.form.labels), gr.skip(), gr.skip()]
 
@@ -338,17 +339,23 @@ def _files(files: Files, parts: Parts, runs: Runs, store: Store, first: Trace | 
             yield run.stream.invitation
             async for frame in replay.frames(trace, lambda: run.control.stopped):
                 run.stream.show(frame)
-            yield frame.encode()
+            yield run.ends(frame)
 
     parts.buttons.busy_during(files.replay)
     replayed = files.replay.click(again, [parts.trace], [parts.stream], concurrency_limit=None, **QUIET)
     parts.buttons.free_after(replayed)
 
 
+def place(parts: Parts) -> Place:
+    """Where the tab shows a run that was taken up, and what that leaves."""
+    left = [parts.past, parts.trace]
+    return Place(parts.stream, parts.buttons, left, lambda view: (view.remembered(), view.trace))
+
+
 def shown_again(text: str) -> list[Any]:
     """The trace, the earlier runs and the frame of a run that the browser kept."""
     trace, past = unpacked(text)
-    return [trace or gr.skip(), past or gr.skip(), View.of(trace).frame().encode() if trace else gr.skip()]
+    return [trace or gr.skip(), past or gr.skip(), View.of(trace, past).frame().encode() if trace else gr.skip()]
 
 
 def restored(form: Form, query: dict[str, str]) -> tuple[list[Any], str]:

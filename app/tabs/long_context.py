@@ -17,6 +17,7 @@ from app.frames import Frame
 from app.plans import NOTHING, NUMBER, POLICIES, WRITE, Task
 from app.runs import Runs
 from app.series import RunSeries
+from app.taking_up import Place
 from app.view import failed, sentence
 from backend.inference.control import Control
 from backend.models.capabilities import Capabilities
@@ -46,8 +47,11 @@ ASKED = ("source", "own", "length", "window", "sinks", "ratio", "then", "depth",
 NOTHING_READ = (RunSeries(RunSettings(prompt="…"), "Plain", to_read=1),)
 
 
-def build(lab: Any, runs: Runs, opens: Callable[..., Any]) -> dict[str, Any]:
-    """Makes the tab where it is called; returns its form's parts by name. opens: the event of the page's opening."""
+def build(lab: Any, runs: Runs, opens: Callable[..., Any]) -> tuple[dict[str, Any], Place]:
+    """Makes the tab where it is called; returns its form's parts by name, and where it shows runs.
+
+    opens: the event of the page's opening.
+    """
     choice = model.build(lab.models.names(), "l-", LAYER)
     with gr.Row(elem_classes=["ll-panel", "ll-common"]):
         source, own = _text()
@@ -73,7 +77,7 @@ def build(lab: Any, runs: Runs, opens: Callable[..., Any]) -> dict[str, Any]:
 
     inputs = [source, own, length, window, sinks, ratio, then, depth, policies, *choice.inputs]
     buttons.starts(runs, start, inputs, [stream], queue, "long")
-    return dict(zip((*ASKED, *model.NAMES), inputs, strict=True))
+    return dict(zip((*ASKED, *model.NAMES), inputs, strict=True)), Place(stream, buttons)
 
 
 def _text() -> tuple[gr.Radio, gr.Textbox]:
@@ -156,7 +160,7 @@ def _read(
                 drawn = _drawn(readings) | _answers(todo, readings)
                 run.stream.show(_frame(_figures(readings[-1], seconds, control.stopped), drawn))
             drawn = _drawn(readings) | _answers(todo, readings)
-            yield _frame(_ended(readings, control.stopped), drawn).encode()
+            yield run.ends(_frame(_ended(readings, control.stopped), drawn))
     except Exception as error:
         yield failed("long", error, "The text could not be read")
 

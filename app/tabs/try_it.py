@@ -16,6 +16,7 @@ from app.frames import Frame
 from app.numbers import in_range
 from app.runs import Runs
 from app.tabs.generate import Adapters
+from app.taking_up import Place
 from app.view import View, coming_words, failed, sentence
 from backend.inference.control import Control
 from backend.record.trace import Trace
@@ -66,10 +67,12 @@ class Lanes:
 
 @dataclass
 class Parts:
-    """The tab's components that events of the page touch. form: prompt, target, unit and finish, by name."""
+    """The tab's components that events of the page touch. form: prompt, target, unit and finish, by name. place: where
+    its runs are shown."""
 
     form: dict[str, Any]
     inside: gr.Button
+    place: Place
 
 
 def build(lab: Any, runs: Runs, adapters: Adapters) -> Parts:
@@ -90,8 +93,10 @@ def build(lab: Any, runs: Runs, adapters: Adapters) -> Parts:
     veils = "(...values) => window.LengthLab?.asksFor(values)"
     gr.on([part.change for part in inputs], None, inputs, None, js=veils, **QUIET)
     write = _writing(lab, runs, adapters)
-    Buttons(PLACE, go, stop).starts(runs, write, inputs, [stream], queue, "try-steered")
-    return Parts(dict(zip(("prompt", "target", "unit", "finish"), inputs, strict=True)), inside)
+    buttons = Buttons(PLACE, go, stop)
+    buttons.starts(runs, write, inputs, [stream], queue, "try-steered")
+    form = dict(zip(("prompt", "target", "unit", "finish"), inputs, strict=True))
+    return Parts(form, inside, Place(stream, buttons))
 
 
 def leads_on(parts: Parts, form: Form, adapters: Adapters, tabs: gr.Tabs) -> None:
@@ -202,7 +207,7 @@ def steers(prompt: str, target: int, unit: Unit, finish: bool, adapters: Adapter
 
 def recorded(pair: Sequence[Trace]) -> Frame:
     """The frame of a recorded pair, asked and steered."""
-    views = [View.of(trace, name) for trace, name in zip(pair, NAMES, strict=True)]
+    views = [View.of(trace, name=name) for trace, name in zip(pair, NAMES, strict=True)]
     texts = {name: text.pieces(view.series) for name, view in zip(TEXTS, views, strict=True)}
     return Frame(draw(views, None, 1), texts)
 

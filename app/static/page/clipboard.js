@@ -20,6 +20,13 @@ async function copy(button, text, otherwise) {
   flash(button, done ? "Copied" : otherwise());
 }
 
+// Saves the prompt and the texts that the page shows, without the server.
+function saveTexts() {
+  const shown = [...document.querySelectorAll(".gradio-container textarea, .ll-text, .ll-answers dl")].filter((e) => e.offsetParent);
+  const texts = shown.map((element) => element.value ?? element.innerText).filter((text) => text.trim());
+  download(texts.join("\n\n"), "length-lab.txt", "text/plain");
+}
+
 const flashing = new Map();
 function flash(button, words) {
   const { name, timer } = flashing.get(button) ?? { name: button.textContent };

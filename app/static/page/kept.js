@@ -57,7 +57,11 @@ function store(mode, ask) {
   });
 }
 const LAST = "last";
-const keepRun = (run) => { if (run) store("readwrite", (runs) => runs.put(run, LAST)).catch(() => null); };
+function keepRun(run) {
+  if (!run) return;
+  linked = false;
+  Promise.resolve().then(() => store("readwrite", (runs) => runs.put(run, LAST))).catch(() => null);
+}
 // A link asks for a run of its own; those before it are remembered none the less.
 async function keptRun() {
   const run = await Promise.resolve().then(() => store("readonly", (runs) => runs.get(LAST))).catch(() => null);

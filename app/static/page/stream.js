@@ -11,20 +11,31 @@ function receives(name, receive, props, watch) {
   watch?.("value", own);
   if (kept.has(name)) { receive(kept.get(name), false); kept.delete(name); } else own();
 }
+// The name of the run's stream that this page follows, which a page loaded anew takes up.
+const UNDER_WAY = "length-lab-run";
+const underWay = () => stored("sessionStorage", UNDER_WAY) ?? "";
 // Hands out frames: one that Gradio brings, or those of the stream it names, until it brings the last one.
 function stream(props, watch) {
-  let source = null;
+  let source = null, following = "";
   function hand({ parts, texts, running }) {
     underway = running;
     for (const [name, value] of Object.entries({ ...texts, ...parts })) deliver(name, value, running);
   }
   function receive() {
-    const value = reduced(props.value);
-    source?.close();
-    source = value?.follow ? new EventSource(`lab/frames/${value.follow}`) : null;
-    if (source) source.onmessage = (event) => hand(JSON.parse(event.data));
-    else if (value) hand(value);
+    const value = reduced(props.value), before = following;
+    following = value?.follow ?? "";
+    // What the page opens with is not the end of a run that went on before.
+    if (before || following) stored("sessionStorage", UNDER_WAY, following);
+    open();
+    if (!following && value) hand(value);
   }
+  // A browser has six connections for all pages of a server: one that nobody sees needs none.
+  function open() {
+    source?.close();
+    source = following && !document.hidden ? new EventSource(`lab/frames/${following}`) : null;
+    if (source) source.onmessage = (event) => hand(JSON.parse(event.data));
+  }
+  document.addEventListener("visibilitychange", () => following && open());
   watch("value", receive);
   receive();
 }

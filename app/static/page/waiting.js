@@ -7,13 +7,14 @@ const inRange = (values, ranges) => values.map((value, i) => {
 });
 
 // The wait for a run: begun by a press, ended by the run's first frame, or here where no run will come.
-const waits = (name) => { veil(false); deliver(name, { state: "busy", message: "Waiting for the model …" }); };
+const waits = (name) => { delete document.body.dataset.cut; veil(false); deliver(name, { state: "busy", message: "Waiting for the model …" }); };
 const veil = (veiled) => document.querySelector(".ll-stage")?.classList.toggle("ll-veiled", veiled);
 function gone(name, state, message) {
   if (document.querySelector(`.ll-figures[data-name=${name}]`).dataset.state === "busy") deliver(name, { state, message });
 }
 function refused(name, values, ranges) {
   const wrong = ranges.findIndex((range, i) => range && inRange([values[i]], [range])[0] !== values[i]);
+  if ("cut" in document.body.dataset) return gone(name, "bad", "The lab did not answer for a while, and the run ended: press the button again.");
   const ways = "Too many runs are waiting, or something chosen is not on its list. Nothing you entered is lost: try again in a moment, or choose anew.";
   gone(name, "bad", wrong < 0 ? ways : outside(values[wrong], ranges[wrong]));
 }

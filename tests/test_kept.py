@@ -8,6 +8,7 @@ from pathlib import Path
 
 import gradio as gr
 import pytest
+from cable import cable
 from playwright.sync_api import Page, expect
 from test_app_browser import CHARTS, Visitor, address, held, lab, link, runs, visit  # noqa: F401
 from test_page_state import VEILED
@@ -24,6 +25,10 @@ from backend.record.trace import Trace
 
 # Time enough to load a page anew, on any machine.
 SHARES = Shares(closed_seconds=40)
+# Of a tab: the button that writes, and the texts written.
+WRITES = {
+    "generate": ("#go", ["run"]), "try": ("#try-go", ["try-asked", "try-steered"]), "compare": ("#c-go", ["c-a", "c-b"])
+}  # fmt: skip
 PAST = [PastRun("run 1, none", "tokens", 9, 9, None)]
 
 
@@ -179,6 +184,7 @@ def test_a_closed_page_ends_its_run_and_nobody_takes_up_anothers(visit, held, ru
     assert run.control.stopped
 
 
+@pytest.mark.ui
 def test_many_pages_of_one_browser_open_and_stream(visit, held, runs):  # noqa: F811
     visitor = visit()
     pages = [visitor.page]
@@ -197,6 +203,38 @@ def test_many_pages_of_one_browser_open_and_stream(visit, held, runs):  # noqa: 
     last.click("#stop")
     last.wait_for_selector("#go:not([disabled])")
     visitor.until(lambda: not len(runs))
+
+
+def shows(page: Page, texts: list[str], tokens: int) -> None:
+    """Waits until each text has so many tokens."""
+    for name in texts:
+        page.wait_for_selector(f'#text-{name} .ll-response[data-tokens="{tokens}"]')
+
+
+@pytest.mark.parametrize("tab", ["generate", "try", pytest.param("compare", marks=pytest.mark.ui)])
+def test_a_run_goes_on_after_its_connection_was_cut(browser, demo, address, held, runs, tab):  # noqa: F811
+    with cable(demo.server_port) as between:
+        visitor = Visitor(browser, between.address, query=f"?tab={tab}")
+        page = visitor.page
+        go, texts = WRITES[tab]
+        opened = page.evaluate("performance.timeOrigin")
+        held.upto(5)
+        page.click(go)
+        shows(page, texts, 5)
+        written = {*runs._runs}
+        between.cut()
+        expect(page.locator(".ll-lost")).to_be_visible()
+        held.upto(9)
+        between.mend()
+        expect(page.locator(".ll-lost")).to_be_hidden()
+        shows(page, texts, 9)
+        assert {*runs._runs} == written
+        held.free()
+        page.wait_for_selector(f"{go}:not([disabled])")
+        visitor.until(lambda: not len(runs))
+        assert page.evaluate("performance.timeOrigin") == opened
+        visitor.wrongs = [wrong for wrong in visitor.wrongs if "net::ERR_" not in wrong]
+        visitor.close()
 
 
 def test_a_page_stays_while_its_server_is_away_and_goes_on_with_the_next(browser, lab):  # noqa: F811

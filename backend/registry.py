@@ -27,10 +27,11 @@ class Registry(Generic[T]):
     'ORPE: …'
     """
 
-    def __init__(self, package: str, base: type[T]):
-        """package: the dotted name of the folder; the last word, without its s, is what errors call an entry."""
+    def __init__(self, package: str, base: type[T], noun: str | None = None):
+        """package: the dotted name of the folder. noun: what errors call an entry; the folder's last word without its s
+        if not given."""
         self._package, self._base = package, base
-        self._noun = package.rpartition(".")[2].removesuffix("s")
+        self._noun = noun or package.rpartition(".")[2].removesuffix("s")
 
     def __getitem__(self, name: str) -> T:
         """The entry of that name; `Refused`, a ValueError, with the names that are near it where there is none."""
@@ -40,6 +41,10 @@ class Registry(Generic[T]):
             near = get_close_matches(str(name), self.names(), n=3)
             known = f"did you mean {' or '.join(near)}?" if near else f"use one of {', '.join(self.names())}"
             raise Refused(f"there is no {self._noun} {name!r}: {known}") from None
+
+    def get(self, name: str) -> T | None:
+        """The entry of that name, None where there is none."""
+        return self._entries.get(name)
 
     def __contains__(self, name: object) -> bool:
         return name in self.names()

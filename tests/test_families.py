@@ -16,12 +16,11 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, DynamicCache, GPT2Config, PreTrainedModel
 
 from backend import Lab
+from backend.families import families
+from backend.inference.attach import attach
 from backend.inference.embedding import SignalContext
-from backend.inference.families import FAMILIES as ATTACHED
-from backend.inference.families import attach
 from backend.inference.model_runner import Runner
 from backend.methods.signal import SignalSettings
-from backend.models.capabilities import ALIBI_FAMILIES, ROPE_FAMILIES
 from backend.models.pool import Models
 from backend.positions import policy_of
 from backend.settings import RunSettings
@@ -259,8 +258,8 @@ def test_models_that_cannot_run_say_so_at_once_and_in_the_same_words(
             refused()
 
 
-def test_exactly_the_families_that_can_be_attached_can_run():
-    assert ATTACHED.keys() == ROPE_FAMILIES | ALIBI_FAMILIES
+def test_every_family_of_the_lab_is_tested():
+    assert {*FAMILIES} == {*families.names()}
 
 
 def test_packed_weights_of_other_layers_are_refused(tiny):

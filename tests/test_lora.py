@@ -18,7 +18,7 @@ from reading import IDS, loaded
 from safetensors.torch import load_file, save_file
 
 from backend import Finish, Lab, RunSettings
-from backend.inference.attention import EAGER_FAMILIES
+from backend.families import families
 from backend.inference.model_runner import Runner, runner
 from backend.inference.scheduler import Read
 from backend.models import adapters
@@ -58,7 +58,7 @@ def logits(reader: Runner, *chunks: int) -> torch.Tensor:
 def test_the_exact_path_is_peft_s_own(family, tmp_path):
     folder = saved(family, tmp_path, lora_alpha=6)
     found = logits(Runner(tuned(family, folder), exact=True), len(IDS))
-    if family in EAGER_FAMILIES:
+    if families[family].eager:
         torch.testing.assert_close(found, expected(family, folder), atol=1e-5, rtol=1e-5)
     else:
         assert torch.equal(found, expected(family, folder))

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backend.inference.attach import attach
 from backend.inference.attention import framed
-from backend.inference.families import attach
 from backend.inference.model_runner import Runner
 from backend.models.capabilities import describe
 from backend.models.pool import Loaded

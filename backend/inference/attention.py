@@ -20,13 +20,13 @@ from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, eager_mask, sdpa_mask
 
+from backend.families import families
 from backend.inference.chunk_plan import Chunk, Piece
 from backend.inference.kv_cache import FramedCache, Stopped
 from backend.inference.prefill_attention import flash, within
 from backend.inference.probes import Probe
 
 NAME = "framed"
-EAGER_FAMILIES = frozenset({"gptj", "mpt"})
 
 
 @dataclass
@@ -93,7 +93,7 @@ def framed_attention(module, query, key, value, attention_mask, scaling=None, **
 
 def framed_mask(*args, config=None, **kwargs) -> Tensor | None:
     """Visibility is the policy's, so no mask; outside `framed`, transformers' own for the family."""
-    eager = config is not None and config.model_type in EAGER_FAMILIES
+    eager = config is not None and families[config.model_type].eager
     if _frame.get(None) is None:
         return (eager_mask if eager else sdpa_mask)(*args, config=config, **kwargs)
     return torch.zeros(1, dtype=torch.bool) if eager else None

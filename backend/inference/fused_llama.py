@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from backend.families import head_dim
 from backend.inference.attention import attend
 from backend.inference.blocks import MOST, SIZES, Blocks, agreeing, filled
 from backend.inference.kernels import chunks, decoder, rows
@@ -32,7 +33,6 @@ from backend.inference.quantised_linear import KINDS, Projection
 from backend.models.capabilities import fusable
 from backend.models.lora import Lora
 from backend.positions import Plain
-from backend.positions.rope import head_dim
 
 Norm = tuple[Tensor, float]
 

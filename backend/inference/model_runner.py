@@ -12,11 +12,11 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from backend.inference.attach import attach
 from backend.inference.attention import Frame, framed
 from backend.inference.beginnings import Beginnings
 from backend.inference.chunks import FIRST_CHUNK
 from backend.inference.embedding import SignalContext, add_signal
-from backend.inference.families import attach
 from backend.inference.fused_llama import Fused, fits
 from backend.inference.kv_cache import SLACK, FramedCache, Shape
 from backend.inference.lora import beside

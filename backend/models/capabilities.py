@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import torch
 
-from backend.positions.rope import head_dim, rotated
+from backend.families import families, head_dim
 from backend.settings import Precision
 
 if TYPE_CHECKING:
@@ -15,17 +15,12 @@ if TYPE_CHECKING:
 
 Position = Literal["rope", "alibi", "other"]
 
-LLAMA_SHAPED = frozenset({"llama", "mistral", "qwen2", "qwen3"})
-ROPE_FAMILIES = LLAMA_SHAPED | {"gpt_neox", "gptj"}
-ALIBI_FAMILIES = frozenset({"mpt"})
 LEARNED_POSITION_FAMILIES = frozenset({"gpt2", "gpt_neo", "gpt_bigcode", "opt", "biogpt"})
 FIXED_ROPE_TYPES = frozenset({"default", "linear", "llama3", "yarn"})
-GPTJ_BASE = 10_000.0
 # Weights of a model that may be held twice, as transformers has them and as the fused path does.
 LARGEST = 2_000_000_000
 # Widths of heads that the compiled kernels take are multiples of this.
 HEAD_STEP = 16
-CHOOSE = f"choose a model of {', '.join(sorted(ROPE_FAMILIES | ALIBI_FAMILIES))}."
 
 
 @dataclass(frozen=True)
@@ -66,7 +61,8 @@ def describe(
     """
     config = model.config
     heads, width = config.num_attention_heads, config.hidden_size
-    rope = _rope(config)
+    family = families.get(config.model_type)
+    rope = family.rotation(config) if family else None
     return Capabilities(
         model=name,
         family=config.model_type,
@@ -78,20 +74,13 @@ def describe(
         vocab=config.vocab_size,
         parameters=model.num_parameters(),
         training_length=_training_length(config),
-        position=position(config),
-        rope_type=rope[0] if rope else None,
-        rope_base=rope[1] if rope else None,
+        position=family.positions if family else "other",
+        rope_type=rope.kind if rope else None,
+        rope_base=rope.base if rope else None,
         precision=precision,
         device=str(model.device),
         unsupported=unsupported(config, model.device) if reasons is None else reasons,
     )
-
-
-def position(config: PreTrainedConfig) -> Position:
-    """How the family tells positions apart, as far as the lab knows it."""
-    if config.model_type in ROPE_FAMILIES:
-        return "rope"
-    return "alibi" if config.model_type in ALIBI_FAMILIES else "other"
 
 
 def unsupported(config: PreTrainedConfig, device: torch.device) -> dict[str, str]:
@@ -101,23 +90,24 @@ def unsupported(config: PreTrainedConfig, device: torch.device) -> dict[str, str
 
 def unrunnable(config: PreTrainedConfig) -> str | None:
     """Why the engine cannot run a model at all, and what to do instead; None where it can."""
-    family = config.model_type
-    if family in LEARNED_POSITION_FAMILIES:
-        return f"{family} adds a learned vector for each absolute position, so distances cannot be bent: {CHOOSE}"
-    if family not in ROPE_FAMILIES | ALIBI_FAMILIES:
-        return f"The lab does not know how {family} tells positions apart: {CHOOSE}"
+    name, choose = config.model_type, f"choose a model of {', '.join(sorted(families.names()))}."
+    family = families.get(name)
+    if name in LEARNED_POSITION_FAMILIES:
+        return f"{name} adds a learned vector for each absolute position, so distances cannot be bent: {choose}"
+    if family is None:
+        return f"The lab does not know how {name} tells positions apart: {choose}"
     if _slides(config):
         return "This model slides its own attention window: choose one without (for Mistral, v0.2 or later)."
-    kind = (_rope(config) or ("default", None))[0]
-    if kind not in FIXED_ROPE_TYPES:
+    rotation = family.rotation(config)
+    if rotation is not None and rotation.kind not in FIXED_ROPE_TYPES:
         return (
-            f"The model's RoPE frequencies ({kind}) change with the length, so keys cannot be rotated once and kept: "
-            f"choose a model whose rope_type is one of {', '.join(sorted(FIXED_ROPE_TYPES))}."
+            f"The model's RoPE frequencies ({rotation.kind}) change with the length, so keys cannot be rotated once "
+            f"and kept: choose a model whose rope_type is one of {', '.join(sorted(FIXED_ROPE_TYPES))}."
         )
-    if family in ROPE_FAMILIES and not _rotatable(config):
+    if rotation is not None and not family.rotatable(config):
         return (
-            f"The config rotates {rotated(config)} of {head_dim(config)} dimensions of a head ({kind}), which {family} "
-            "cannot do: correct it, or choose another model."
+            f"The config rotates {rotation.width} of {head_dim(config)} dimensions of a head ({rotation.kind}), which "
+            f"{name} cannot do: correct it, or choose another model."
         )
     return None
 
@@ -125,7 +115,7 @@ def unrunnable(config: PreTrainedConfig) -> str | None:
 def fusable(config: PreTrainedConfig) -> bool:
     """Whether the fused path on the CPU covers such a model, with int8 and int4 weights of the lab's own."""
     return (
-        config.model_type in LLAMA_SHAPED
+        _llama_shaped(config)
         and config.hidden_act == "silu"
         and head_dim(config) % HEAD_STEP == 0
         and _weights(config) <= LARGEST
@@ -146,6 +136,11 @@ def stored_precision(config: PreTrainedConfig) -> str | None:
     return "int8" if how.get("load_in_8bit") else str(how.get("quant_method", "an unknown kind"))
 
 
+def _llama_shaped(config: PreTrainedConfig) -> bool:
+    family = families.get(config.model_type)
+    return family is not None and family.fused
+
+
 def _weights(config: PreTrainedConfig) -> int:
     """Weights of a Llama-shaped model's matrices."""
     heads = 2 * (config.num_attention_heads + config.num_key_value_heads)
@@ -157,13 +152,7 @@ def _weights(config: PreTrainedConfig) -> int:
 def _unsupported_positions(config: PreTrainedConfig) -> dict[str, str]:
     if why := unrunnable(config):
         return dict.fromkeys(("model", "pic", "ntk", "window", "probes"), why)
-    family = config.model_type
-    if family in ALIBI_FAMILIES:
-        return {
-            "pic": f"{family} has no position ids to compress: it biases attention by distance (ALiBi).",
-            "ntk": f"{family} has no RoPE base to change: it biases attention by distance (ALiBi).",
-        }
-    return {}
+    return families[config.model_type].unsupported(config)
 
 
 def _unsupported_precisions(config: PreTrainedConfig, device: torch.device) -> dict[str, str]:
@@ -180,7 +169,7 @@ def _unsupported_precisions(config: PreTrainedConfig, device: torch.device) -> d
         reasons["int4"] = f"The lab's int4 weights are for the CPU: choose {'bf16' if missing else '4bit'} on a GPU."
     elif not packed:
         instead = "bf16" if missing else "4bit or int8"
-        what = "its size or shape" if config.model_type in LLAMA_SHAPED else f"the layers of {config.model_type}"
+        what = "its size or shape" if _llama_shaped(config) else f"the layers of {config.model_type}"
         reasons["int4"] = f"The lab's int4 weights do not cover {what}: choose {instead}."
     return reasons
 
@@ -195,24 +184,6 @@ def _others_than(kind: str, missing: bool) -> dict[str, str]:
     else:
         return dict.fromkeys(set(precisions) - {kind}, f"The weights are stored as {kind} and stay so: choose {kind}.")
     return dict.fromkeys(precisions, f"{why}: choose a copy of the model that is not quantised.")
-
-
-def _rope(config: PreTrainedConfig) -> tuple[str, float] | None:
-    """(type, base) of the model's RoPE, or None."""
-    if config.model_type == "gptj":
-        return "default", GPTJ_BASE
-    found = getattr(config, "rope_parameters", None)
-    if not isinstance(found, dict) or "rope_theta" not in found:
-        return None
-    return found.get("rope_type", "default"), float(found["rope_theta"])
-
-
-def _rotatable(config: PreTrainedConfig) -> bool:
-    """Whether transformers' attention can rotate what the config asks for; GPT-NeoX's takes odd widths as the next."""
-    width, whole = rotated(config), head_dim(config)
-    if config.model_type == "gpt_neox":
-        return 0 < width + width % 2 <= whole
-    return width in range(2, whole + 1, 2) if config.model_type == "gptj" else width == whole
 
 
 def _slides(config: PreTrainedConfig) -> bool:

@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from backend.families import families
 from backend.refused import Refused
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
     from transformers import PreTrainedConfig
-
-# Families whose attention leaves part of a head unrotated where their config says so; the others rotate all of it.
-PARTIAL_FAMILIES = frozenset({"gpt_neox", "gptj"})
 
 
 @dataclass(frozen=True)
@@ -42,30 +40,26 @@ class Rope:
     base: float = 10_000.0
 
     @classmethod
-    def of(cls, config, base_factor: float = 1.0) -> Rope:
+    def of(cls, config: PreTrainedConfig, base_factor: float = 1.0) -> Rope:
         """The model's own rope type with its base multiplied (004 eq. 8). Raises ValueError for unsupported types."""
         import torch
 
-        if config.model_type == "gptj":
-            width = rotated(config)
-            inv_freq = 1.0 / (10000 * base_factor) ** (torch.arange(0, width, 2, dtype=torch.int64) / width)
-            return cls(inv_freq.float(), 1.0, True, config.n_positions, 10000 * base_factor)
-        config = copy.deepcopy(config)
-        rope = config.rope_parameters
-        kind = rope["rope_type"]
-        if kind in ("dynamic", "longrope"):
+        own = families[config.model_type].rotation(config)
+        assert own is not None
+        base = own.base * base_factor
+        if own.kind in ("dynamic", "longrope"):
             raise Refused(
-                f"the rope type '{kind}' changes its base with length, so keys cannot be kept: choose another model"
+                f"the rope type '{own.kind}' changes its base with length, so keys cannot be kept: choose another model"
             )
-        rope["rope_theta"] = rope["rope_theta"] * base_factor
-        if kind == "default":
-            width = rotated(config)
-            inv_freq = 1.0 / (rope["rope_theta"] ** (torch.arange(0, width, 2, dtype=torch.float) / width))
-            return cls(inv_freq, 1.0, False, config.max_position_embeddings, rope["rope_theta"])
+        if own.kind == "default":
+            inv_freq = 1.0 / (base ** (torch.arange(0, own.width, 2, dtype=torch.float) / own.width))
+            return cls(inv_freq, 1.0, own.interleaved, own.trained, base)
         from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-        inv_freq, scaling = ROPE_INIT_FUNCTIONS[kind](config)
-        return cls(inv_freq.float(), float(scaling), False, config.max_position_embeddings, rope["rope_theta"])
+        config = copy.deepcopy(config)
+        config.rope_parameters["rope_theta"] = base
+        inv_freq, scaling = ROPE_INIT_FUNCTIONS[own.kind](config)
+        return cls(inv_freq.float(), float(scaling), own.interleaved, own.trained, base)
 
     @property
     def width(self) -> int:
@@ -105,18 +99,3 @@ class Rope:
     def _swapped(self, x: Tensor) -> Tensor:
         """Both members of each pair exchanged; the sign of the rotation is in the sines."""
         return x.unflatten(-1, (-1, 2)).flip(-1).flatten(-2) if self.interleaved else x.roll(self.width // 2, -1)
-
-
-def rotated(config: PreTrainedConfig) -> int:
-    """Dimensions of a head for which transformers makes frequencies, by the model's family and rope type."""
-    if config.model_type == "gptj":
-        return config.rotary_dim or config.n_embd
-    rope = config.rope_parameters
-    # The families that rotate whole heads heed the factor, and then fail, where the rope type is not the plain one.
-    heeded = config.model_type in PARTIAL_FAMILIES or rope["rope_type"] != "default"
-    return int(head_dim(config) * rope.get("partial_rotary_factor", 1.0)) if heeded else head_dim(config)
-
-
-def head_dim(config: PreTrainedConfig) -> int:
-    """Width of a head of attention."""
-    return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads

@@ -25,8 +25,8 @@ import torch
 from filelock import FileLock, Timeout
 from torch import Tensor, nn
 
+from backend.inference.attach import attach
 from backend.inference.attention import framed
-from backend.inference.families import attach
 from backend.inference.signal import constant, prompt_norms, signal_rows
 from backend.methods import methods
 from backend.methods.shifts import MntSettings, shifts, sigma

@@ -41,6 +41,7 @@ def endpoint(
         unit: Unit = "tokens",
         limit: int = 200,
         landing: int = 0,
+        in_prompt: bool = False,
         max_new_tokens: int | None = None,
         pic: Pic = "none",
         ratio: float = 1.0,

@@ -53,7 +53,8 @@ class StreamOptions(BaseModel):
 
 
 class ChatRequest(BaseModel):
-    """The fields of OpenAI's that the lab heeds, and beside them its own: target, target_unit, length_method, landing.
+    """The fields of OpenAI's that the lab heeds, and beside them its own: target, target_unit, length_method, landing,
+    in_prompt.
 
     What is left out has the lab's default: temperature 0, seed 0. A target without a method takes the one that the
     command line does.
@@ -74,6 +75,7 @@ class ChatRequest(BaseModel):
     target_unit: str | None = None
     length_method: str | None = None
     landing: int | None = None
+    in_prompt: bool | None = None
 
     def settings(self) -> RunSettings:
         """The run that is asked for; ValueError with a sentence where there is none."""
@@ -95,6 +97,7 @@ class ChatRequest(BaseModel):
             "limit": self.target,
             "unit": self.target_unit,
             "landing": self.landing,
+            "in_prompt": self.in_prompt,
         }
         given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
         return RunSettings(prompt=last.content, earlier=tuple(earlier), watch=Watch(enabled=False), **given)

@@ -170,6 +170,13 @@ def _length(parts: dict[str, Any], missing: Mapping[Any, str | None]) -> None:
             visible=False,
             elem_id="landing",
         )
+        parts["in_prompt"] = gr.Checkbox(
+            False,
+            label="Say the length in the prompt too",
+            info="the answer is planned for it, and ends better",
+            visible=False,
+            elem_id="in_prompt",
+        )
         parts["limit"] = gr.Slider(
             1, 1000, 200, step=1, label="Limit, in tokens", visible=False, elem_id="limit", **_limit(missing)
         )
@@ -242,7 +249,7 @@ def _model(parts: dict[str, Any], choice: ModelChoice) -> None:
 
 def _method_follows(parts: Mapping[str, Any]) -> None:
     """Shows what the method aims at, and gives the positions that it was trained with."""
-    aims = [parts[name] for name in ("target", "unit", "landing", "limit")]
+    aims = [parts[name] for name in ("target", "unit", "landing", "limit", "in_prompt")]
     parts["method"].change(_aims, [parts["method"]], aims, queue=False, **QUIET)
     given = [parts[name] for name in ("pic", "ratio", "initial", "recent")]
     parts["method"].input(
@@ -274,7 +281,7 @@ def open_with(form: Form, settings: RunSettings) -> None:
     """Makes the form open with these settings."""
     for part, value in zip(form.inputs, form.values(settings), strict=True):
         part.value = value
-    aims = [form.target, form.unit, form.landing, form.limit]
+    aims = [form.target, form.unit, form.landing, form.limit, form.in_prompt]
     for part, update in zip(aims, _aims(settings.method), strict=True):
         for name in {"visible", "interactive"} & update.keys():
             setattr(part, name, update[name])
@@ -282,9 +289,10 @@ def open_with(form: Form, settings: RunSettings) -> None:
 
 def _aims(method: Method) -> list[Any]:
     """Lets the target be set, and landing, where the method heeds a target; shows the limit where it heeds that."""
-    bound = methods[method].bound
-    aimed, limited = bound == "target", bound == "limit"
-    return [gr.update(interactive=aimed)] * 2 + [gr.update(visible=aimed), gr.update(visible=limited)]
+    chosen = methods[method]
+    aimed, limited = chosen.bound == "target", chosen.bound == "limit"
+    shown = [gr.update(visible=each) for each in (aimed, limited, (aimed or limited) and not chosen.asks)]
+    return [gr.update(interactive=aimed)] * 2 + shown
 
 
 def as_trained(method: Method, model: str, given: Sequence[Any]) -> list[Any]:

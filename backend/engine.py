@@ -35,7 +35,7 @@ from backend.positions import policies, policy_of
 from backend.refused import Refused
 from backend.settings import RunSettings
 from backend.steps import Finish, Logits, Prefilling, Progress, Reading, Reason, Step
-from backend.text.prompt import Prompt, TextStream, end_ids, prompt
+from backend.text.prompt import Prompt, TextStream, end_ids, planned, prompt
 from backend.text.sampling import Choice, Chooser
 from backend.text.template import switches
 from backend.text.thinking import Response, begun
@@ -107,7 +107,8 @@ class Lab:
             norms = prompt_norms(adapter.settings.scale, loaded.model.get_input_embeddings().weight, [ids])
             run.signal = SignalContext(adapter.settings, [len(ids)], [run.goal(run.wanted()) or 1], norms=norms)
         if settings.lands:
-            unaimed = prompt(settings.model_copy(update={"method": "none"}), loaded.tokenizer).ids
+            asked_for = {"method": "none", "prompt": planned(settings)}
+            unaimed = prompt(settings.model_copy(update=asked_for), loaded.tokenizer).ids
             base = BaseModel(
                 run.runner, policy_of(settings), loaded.tokenizer, ends, unaimed,
                 len(unaimed) + settings.max_new_tokens, lambda: run.control.stopped,

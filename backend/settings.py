@@ -96,6 +96,9 @@ class RunSettings(BaseModel):
     landing: int = Field(
         0, ge=0, le=MAX_LANDING, description="continuations tried near the target, to end a sentence on it; 0 is off"
     )
+    in_prompt: bool = Field(
+        False, description="say the wanted length in the prompt too, so that the answer is planned for it"
+    )
     max_new_tokens: int = Field(
         CAP, ge=1, le=MAX_NEW_TOKENS, description="hard cap on generated tokens, always on; follows the target if unset"
     )

@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.text.prompt import asked
+from backend.settings import RunSettings
+from backend.text.prompt import asked, planned, token_ids
 from backend.text.units import EXPECTED, Growing, characters, in_tokens, length, words
 
 
@@ -121,3 +122,27 @@ def test_prompted_names_the_target():
     assert asked("prompted", "Why?", 1, "words") == "Answer the following question in 1 word:\nWhy?"
     assert asked("prompted", "Why?", 2000, "words") == "Answer the following question in 2000 words:\nWhy?"
     assert asked("prompted", "Why?", 20, "characters") == "Answer the following question in 20 characters:\nWhy?"
+
+
+@pytest.mark.parametrize(
+    ("asks", "said"),
+    [
+        ({"method": "ldpe", "target": 60}, "Why?\n\nAnswer in about 43 words."),
+        ({"method": "orpe", "target": 60, "unit": "words"}, "Why?\n\nAnswer in about 60 words."),
+        ({"method": "exp_decay", "target": 300, "unit": "characters"}, "Why?\n\nAnswer in about 46 words."),
+        ({"method": "ldpe", "target": 1}, "Why?\n\nAnswer in about 1 word."),
+        ({"method": "mnt_orpe", "limit": 140, "unit": "words"}, "Why?\n\nAnswer in at most 100 words."),
+        ({"method": "none", "target": 60}, "Why?"),
+        ({"method": "prompted", "target": 60}, "Why?"),
+    ],
+    ids=str,
+)
+def test_the_wanted_length_is_said_in_words_beside_a_method_that_does_not_ask(asks, said):
+    assert planned(RunSettings(prompt="Why?", in_prompt=True, **asks)) == said
+    assert planned(RunSettings(prompt="Why?", **asks)) == "Why?"
+
+
+def test_what_is_said_is_what_the_model_reads(embedded):
+    asked_for = RunSettings(prompt="Why?", method="ldpe", target=60, in_prompt=True)
+    read = embedded.tokenizer.decode(token_ids(asked_for, embedded.tokenizer))
+    assert "Why?\n\nAnswer in about 43 words.<|im_end|>" in read

@@ -316,6 +316,8 @@ def describe(settings: RunSettings) -> str:
         words = [f"{words[0]} {goal}"]
         if settings.lands:
             words.append(f"landing {settings.landing}")
+        if settings.in_prompt:
+            words.append("asked too")
     policy = policies[settings.pic]
     if policy.name != "none" and not ("ratio" in policy.heeds() and settings.ratio == 1):
         ratio = f" × {settings.ratio:g}" if "ratio" in policy.heeds() else ""

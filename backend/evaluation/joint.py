@@ -82,12 +82,14 @@ class Answer:
         return self.in_length and self.own_end and self.real_end(probable)
 
 
-def settings_of(method: Method, prompt: str, target: int, unit: Unit, landing: int, model: str) -> RunSettings:
+def settings_of(
+    method: Method, prompt: str, target: int, unit: Unit, landing: int, model: str, in_prompt: bool = False
+) -> RunSettings:
     """The run of one answer: greedy, as the page opens."""
     expected = target if unit == "tokens" else in_tokens(target, unit)
     return RunSettings(
         prompt=prompt, method=method, target=target, limit=target, unit=unit, landing=landing, model=model,
-        max_new_tokens=expected + BEYOND, watch=Watch(enabled=False),
+        in_prompt=in_prompt, max_new_tokens=expected + BEYOND, watch=Watch(enabled=False),
     )  # fmt: skip
 
 

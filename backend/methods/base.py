@@ -50,6 +50,11 @@ class LengthMethod:
         """What the model is asked in the place of `text`. wanted: the target with its unit, '20 words'."""
         return text
 
+    @property
+    def asks(self) -> bool:
+        """Whether its prompt says the wanted length."""
+        return self.prompt("", "1 token") != ""
+
     def processor(self, prompt: int, ends: Sequence[int]) -> Aimed | None:
         """What changes the scores of the next token. prompt: tokens of it. ends: ids that end a response."""
         return None

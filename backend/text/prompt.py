@@ -11,8 +11,9 @@ from torch import Tensor
 from backend.methods import methods
 from backend.models.pool import Loaded
 from backend.refused import Refused
-from backend.settings import Method, RunSettings, Unit, noun
+from backend.settings import Method, RunSettings, Unit, counted, noun
 from backend.text.template import chat, source
+from backend.text.units import EXPECTED, in_tokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -46,7 +47,7 @@ def prompt(settings: RunSettings, tokenizer: PreTrainedTokenizerBase) -> Prompt:
     Special tokens typed in the words are text, unless the settings let them act. Raises ValueError where the prompt is
     too long to be read, or the template or the tokenizer does not take it.
     """
-    words = asked(settings.method, settings.prompt, settings.target, settings.unit)
+    words = asked(settings.method, planned(settings), settings.target, settings.unit)
     everything = "\n".join([*(turn.content for turn in settings.earlier), words])
     head, tail, specials = "", "", _specials(tokenizer, everything)
     plain = bool(specials) and not settings.special_tokens
@@ -67,6 +68,18 @@ def prompt(settings: RunSettings, tokenizer: PreTrainedTokenizerBase) -> Prompt:
 def asked(method: Method, text: str, target: int, unit: Unit) -> str:
     """The words that a length method asks with; `text` itself, with most."""
     return methods[method].prompt(text, f"{target} {noun(target, unit)}")
+
+
+def planned(settings: RunSettings) -> str:
+    """The person's words, with the wanted length after them where it is to be said beside a method that steers it.
+
+    A small model plans by words and not by tokens, so it is told in words.
+    """
+    if not settings.in_prompt or not settings.steered or methods[settings.method].asks:
+        return settings.prompt
+    aim = max(1, round(in_tokens(settings.goal, settings.goal_unit) / EXPECTED["words"].tokens))
+    most = settings.goal if settings.goal_unit == "words" else aim
+    return f"{settings.prompt}\n\nAnswer in {'at most' if settings.limited else 'about'} {counted(most, 'words')}."
 
 
 def _begins(tokenizer: PreTrainedTokenizerBase, head: str, ids: list[int]) -> int:

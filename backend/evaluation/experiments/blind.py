@@ -18,7 +18,7 @@ from pydantic import Field
 
 from backend.evaluation.card import Card
 from backend.evaluation.experiment import Experiment, Flags, Result, Results, Say
-from backend.evaluation.experiments.joint_rate import NAMES
+from backend.evaluation.experiments.joint_rate import NAMES, named
 from backend.evaluation.joint import rate, share_of
 from backend.evaluation.markdown import table
 from backend.record import jsonlines
@@ -62,14 +62,15 @@ class Blind(Experiment):
         reader: str = Field(description="who read")
         method: Method = Field(description="whose answers they are")
         landing: int = 0
+        in_prompt: bool = False
 
     def file(self, options: Options) -> str:
-        return f"joint_rate/blind/{options.method}{'_landing' * bool(options.landing)}.json"
+        return f"joint_rate/blind/{named(options.method, options.landing, options.in_prompt)}.json"
 
     def measure(self, options: Options, before: Result | None, say: Say) -> Iterator[dict[str, Any]]:
         texts = jsonlines.read(options.texts, "prompt", "text", "is")
         rows = joined(texts, jsonlines.read(options.verdicts, "n", "ended"))
-        about = options.model_dump(include={"method", "landing", "reader"})
+        about = options.model_dump(include={"method", "landing", "in_prompt", "reader"})
         say(f"{len(rows)} texts, {len(rows)} verdicts: {summary(rows)}")
         yield {"options": about, "texts": len(rows), "rows": rows, "summary": summary(rows)}
 

@@ -3,6 +3,7 @@
     python -m backend evaluate joint_rate --method none --data FOLDER     # the base model: what the others stand beside
     python -m backend evaluate joint_rate --method ldpe --data FOLDER
     python -m backend evaluate joint_rate --method prompted --landing 8 --data FOLDER
+    python -m backend evaluate joint_rate --method ldpe --landing 8 --in-prompt --data FOLDER
 
 `backend.evaluation.joint` says what is counted. Answers are written one by one, as a person's are.
 """
@@ -33,9 +34,18 @@ from backend.refused import Refused
 from backend.settings import MAX_LANDING, Method, Unit
 from backend.splits import Prompt, Split, fingerprint, prompts
 
+
+def named(method: Method, landing: int, in_prompt: bool) -> str:
+    """What a way to ask for answers is called in the results' files."""
+    return f"{method}{'_landing' * bool(landing)}{'_in_prompt' * in_prompt}"
+
+
 FOLDER = "joint_rate/validation/"
 BASE = f"{FOLDER}none.json"
-NAMES = [f"{method}{landing}" for method in methods.names() for landing in ("", "_landing")]
+NAMES = [
+    named(method, landing, in_prompt)
+    for method in methods.names() for landing in (0, 1) for in_prompt in (False, True)
+]  # fmt: skip
 # Those of the headlines.
 ADAPTERS = ("ldpe", "orpe")
 # One of them for each prompt, in turn: their number shares no factor with that of the kinds of prompts.
@@ -78,6 +88,7 @@ class JointRate(Experiment):
             f"backend evaluate joint_rate --method {name} --landing 8 --data {{data}} {{more}}"
             for name in ("prompted", *ADAPTERS)
         ),
+        "backend evaluate joint_rate --method ldpe --landing 8 --in-prompt --data {data} {more}",
     )
 
     class Options(ModelFlags):
@@ -86,12 +97,13 @@ class JointRate(Experiment):
         set: Split = Field("validation", description="prompts")
         unit: Unit = Field("tokens", description="what targets count")
         landing: int = Field(0, ge=0, le=MAX_LANDING, description="endings to try near the target")
+        in_prompt: bool = Field(False, description="say the wanted length in the prompt too")
         prompts: int | None = Field(None, ge=1, description="how many of the set to ask, or all")
         blind: Path | None = Field(None, description="file for texts to be read blind, as JSON lines")
 
     def file(self, options: Options) -> str:
         unit = f"_{options.unit}" if options.unit != "tokens" else ""
-        return f"joint_rate/{options.set}/{options.method}{'_landing' * bool(options.landing)}{unit}.json"
+        return f"joint_rate/{options.set}/{named(options.method, options.landing, options.in_prompt)}{unit}.json"
 
     def measure(self, options: Options, before: Result | None, say: Say) -> Iterator[dict[str, Any]]:
         method, lab = options.method, options.lab()
@@ -141,8 +153,8 @@ def _answered(
         raise Refused(f"{method} has no target to land on: leave out --landing")
     if unit != "tokens" and methods[method].bound == "limit":
         raise Refused(f"{method} has a limit in tokens: leave out --unit")
-    about = options.model_dump(include={"method", "model", "set", "unit", "landing"})
-    if before and before.get("options") != about:
+    about = options.model_dump(include={"method", "model", "set", "unit", "landing", "in_prompt"})
+    if before and {"in_prompt": False, **before["options"]} != about:
         raise not_gone_on("it is of another method, model or set of prompts")
     answers = [Answer(**row) for row in (before or {}).get("answers", [])]
     known = {(one.prompt, one.target) for one in answers}
@@ -150,7 +162,8 @@ def _answered(
 
     def written(case: tuple[Prompt, int]) -> Answer:
         prompt, target = case
-        return answer(lab, prompt, settings_of(method, prompt.text, target, unit, options.landing, options.model))
+        settings = settings_of(method, prompt.text, target, unit, options.landing, options.model, options.in_prompt)
+        return answer(lab, prompt, settings)
 
     new = [(prompt, target) for prompt, target in cases if (fingerprint(prompt.text), target) not in known]
     if cases and not new:

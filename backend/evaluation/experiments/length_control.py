@@ -293,7 +293,7 @@ def _settings(method: Method, case: Case, **more: Any) -> RunSettings:
 
 def _ranges(method: LengthMethod) -> str:
     """What neither trains nor asks the model is measured in tokens alone."""
-    return "" if method.adapter or method.prompt("", "1 token") else " --ranges range beyond"
+    return "" if method.adapter or method.asks else " --ranges range beyond"
 
 
 class LengthControl(Experiment):

@@ -144,6 +144,7 @@ class PaperVariants(Experiment):
         rows = []
         for pair in PAIRS:
             for name, found in result[pair]["paper less own"].items():
-                apart = estimate(Bounded.of(found, "mean"), result["prompts"], "prompts")
-                rows.append([f"{pair}: {name}", apart])
-        return Card(table(["paper's way less the lab's", "mean (95 %)"], rows))
+                gain = Bounded.of(found, "mean")
+                apart = "not distinguished" if gain.low <= 0 <= gain.high else "distinguished"
+                rows.append([f"{pair}: {name}", estimate(gain, result["prompts"], "prompts"), apart])
+        return Card(table(["paper's way less the lab's", "mean (95 %)", ""], rows))

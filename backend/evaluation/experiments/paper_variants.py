@@ -145,6 +145,6 @@ class PaperVariants(Experiment):
         for pair in PAIRS:
             for name, found in result[pair]["paper less own"].items():
                 gain = Bounded.of(found, "mean")
-                apart = "not distinguished" if gain.low <= 0 <= gain.high else "distinguished"
+                apart = "distinguished" if gain.differs(0) else "not distinguished"
                 rows.append([f"{pair}: {name}", estimate(gain, result["prompts"], "prompts"), apart])
         return Card(table(["paper's way less the lab's", "mean (95 %)", ""], rows))

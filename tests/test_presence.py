@@ -59,16 +59,18 @@ ASKED = {"event": by_event, "session": by_session} | {name: by_page(name) for na
 
 
 @pytest.mark.parametrize("written", [0, 3])
-@pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED)
-def test_a_run_ends_within_a_step_when_its_reader_is_gone(served: Served, ask, written):
+@pytest.mark.parametrize("way", ASKED)
+def test_a_run_ends_within_a_step_when_its_reader_is_gone(served: Served, way, written):
     """written: tokens before that; with 0 the prompt is being read."""
     served.lab.upto(written)
-    with ask(Visitor(served)):
+    with ASKED[way](Visitor(served)):
         eventually(lambda: len(served.runs), "the run")
         [run] = served.runs._runs
         eventually(lambda: not written or (run.view and len(run.view.series) == written), "its tokens")
     eventually(lambda: run.control.stopped and not len(served.runs), "its end")
-    assert (len(run.view.series) if run.view else 0) <= written
+    # A page has time to come back, in which columns that are read together come to their first token.
+    most = max(written, 1) if way == "compare" else written
+    assert (len(run.view.series) if run.view else 0) <= most
     served.lab.free()
     event = Visitor(served).calls(max_new_tokens=2).json()["event_id"]
     with Visitor(served).reading(event) as messages:

@@ -35,7 +35,7 @@ PRESETS = (
     Preset(
         "60 tokens",
         "counts down to 60 tokens and ends a sentence there",
-        RunSettings(prompt=STORY, method="ldpe", target=60, landing=8, in_prompt=True, watch=Watch(layer=12)),
+        RunSettings(prompt=STORY, method="ldpe", target=60, landing=8, watch=Watch(layer=12)),
     ),
     Preset(
         "Λ window 48",
@@ -60,7 +60,7 @@ OPENING = (
     Preset(
         "steered",
         "is steered to 60 tokens",
-        RunSettings(prompt=STORY, method="ldpe", target=60, landing=LANDING, in_prompt=True, watch=WATCH),
+        RunSettings(prompt=STORY, method="ldpe", target=60, landing=LANDING, watch=WATCH),
     ),
 )
 

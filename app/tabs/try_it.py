@@ -144,7 +144,7 @@ def _question(asked: RunSettings) -> tuple[list[Any], gr.Button, gr.Button]:
 def _lanes() -> None:
     titles = {
         "asked": ("Asked in the prompt", "The model reads the length in its prompt, and is left alone with it."),
-        "steered": ("Steered by a countdown", "It is asked too, and at every token given how many are left."),
+        "steered": ("Steered by a countdown", "At every token the model is given how many are left."),
     }
     with gr.Row(elem_classes=["ll-lanes"], equal_height=True):
         for lane, (title, hint) in titles.items():
@@ -191,7 +191,7 @@ def _writing(lab: Any, runs: Runs, adapters: Adapters) -> Callable[..., Iterator
 def both(prompt: str, target: int, unit: Unit, finish: bool, adapters: Adapters) -> tuple[RunSettings, RunSettings]:
     """The settings of the two lanes: the length asked for in the prompt alone, and steered."""
     steered = steers(prompt, target, unit, finish, adapters)
-    return steered.model_copy(update={"method": "prompted", "landing": 0, "in_prompt": False}), steered
+    return steered.model_copy(update={"method": "prompted", "landing": 0}), steered
 
 
 def steers(prompt: str, target: int, unit: Unit, finish: bool, adapters: Adapters) -> RunSettings:
@@ -201,7 +201,7 @@ def steers(prompt: str, target: int, unit: Unit, finish: bool, adapters: Adapter
     method = next(name for name in STEERS if not missing.get(name))
     return RunSettings(
         prompt=prompt, method=method, target=target, unit=unit, landing=presets.LANDING if finish else 0,
-        in_prompt=finish, watch=presets.WATCH,
+        watch=presets.WATCH,
     )  # fmt: skip
 
 

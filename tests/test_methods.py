@@ -62,8 +62,9 @@ def test_its_aim_is_that_of_the_settings(method):
 def test_page_terminal_and_api_offer_it(method):
     [option] = [option for option in controls.method_options({}) if option["id"] == method.name]
     assert (option["label"], option["hint"], option["off"]) == (method.label, method.summary, "")
-    target, _, _, limit = controls._aims(method.name)
+    target, _, _, limit, in_prompt = controls._aims(method.name)
     assert (target["interactive"], limit["visible"]) == (method.bound == "target", method.bound == "limit")
+    assert in_prompt["visible"] == (method.bound is not None and not method.asks)
     assert parser().parse_args(["generate", "--prompt", "x", "--method", method.name]).method == method.name
     assert parser().parse_args(["evaluate", "joint_rate", "--method", method.name]).method == method.name
     signature = inspect.signature(endpoint(None, None), eval_str=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from one_file import tree
+
 FAMILY = """
 from backend.families.rotary import Rotary
 
@@ -46,22 +46,10 @@ print(json.dumps({
 """
 
 
-def tree(folder: Path) -> dict[str, str]:
-    """The project with one more file, as links; the environment of programs that run there."""
-    for part in ("app", "assets", "tests", "pyproject.toml"):
-        (folder / part).symlink_to(ROOT / part)
-    for name, inside in (("backend", "families"), ("backend/families", None)):
-        (folder / name).mkdir()
-        for each in (ROOT / name).iterdir():
-            if each.name != inside:
-                (folder / name / each.name).symlink_to(each)
-    (folder / "backend" / "families" / "olmo2.py").write_text(FAMILY, "utf-8")
-    return {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
-
-
 def test_one_file_runs_a_family(tmp_path: Path):
+    environment = tree(tmp_path, "families", "olmo2.py", FAMILY)
     done = subprocess.run(
-        [sys.executable, "-c", LOOK], cwd=tmp_path, env=tree(tmp_path), capture_output=True, text=True, check=False
+        [sys.executable, "-c", LOOK], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from one_file import tree
+
 POLICY = '''
 from dataclasses import dataclass
 
@@ -62,21 +62,8 @@ print(json.dumps({
 """
 
 
-def tree(folder: Path) -> dict[str, str]:
-    """The project with one more file, as links; the environment of programs that run there."""
-    for part in ("app", "assets", "tests", "pyproject.toml"):
-        (folder / part).symlink_to(ROOT / part)
-    for name, inside in (("backend", "positions"), ("backend/positions", None)):
-        (folder / name).mkdir()
-        for each in (ROOT / name).iterdir():
-            if each.name != inside:
-                (folder / name / each.name).symlink_to(each)
-    (folder / "backend" / "positions" / "even_places.py").write_text(POLICY, "utf-8")
-    return {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
-
-
 def test_one_file_is_seen_everywhere(tmp_path: Path):
-    environment = tree(tmp_path)
+    environment = tree(tmp_path, "positions", "even_places.py", POLICY)
     done = subprocess.run(
         [sys.executable, "-c", LOOK], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
@@ -90,7 +77,7 @@ def test_one_file_is_seen_everywhere(tmp_path: Path):
 
 
 def test_the_shared_tests_hold_it(tmp_path: Path):
-    environment = tree(tmp_path)
+    environment = tree(tmp_path, "positions", "even_places.py", POLICY)
     tests = ["tests/test_positions.py::test_named_policies_have_the_papers_distances"]
     tests += [f"tests/test_cache.py::{name}" for name in ("test_keys_are_never_rotated_twice",)]
     done = subprocess.run(

@@ -1,4 +1,5 @@
-"""The base model beside a run: what it would have expected, without the run's adapter, length signal and target.
+"""The base model beside a run: what it would have expected without the run's adapter and length signal, and without its
+target where the prompt does not say it.
 
 It judges whether a text ends: of a sentence's end that a count alone asks for, it knows nothing.
 """

@@ -73,13 +73,14 @@ def asked(method: Method, text: str, target: int, unit: Unit) -> str:
 def planned(settings: RunSettings) -> str:
     """The person's words, with the wanted length after them where it is to be said beside a method that steers it.
 
-    A small model plans by words and not by tokens, so it is told in words.
+    It is said in words, since a model plans by them and not by tokens.
     """
     if not settings.in_prompt or not settings.steered or methods[settings.method].asks:
         return settings.prompt
-    aim = max(1, round(in_tokens(settings.goal, settings.goal_unit) / EXPECTED["words"].tokens))
-    most = settings.goal if settings.goal_unit == "words" else aim
-    return f"{settings.prompt}\n\nAnswer in {'at most' if settings.limited else 'about'} {counted(most, 'words')}."
+    wanted = settings.goal
+    if settings.goal_unit != "words":
+        wanted = max(1, round(in_tokens(wanted, settings.goal_unit) / EXPECTED["words"].tokens))
+    return f"{settings.prompt}\n\nAnswer in {'at most' if settings.limited else 'about'} {counted(wanted, 'words')}."
 
 
 def _begins(tokenizer: PreTrainedTokenizerBase, head: str, ids: list[int]) -> int:

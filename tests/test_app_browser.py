@@ -98,8 +98,8 @@ class Visitor:
                 | options
             )
         )
+        self.context.set_default_timeout(LONG)
         self.page: Page = self.context.new_page()
-        self.page.set_default_timeout(LONG)
         self.wrongs: list[str] = []
         self.page.on("console", lambda message: message.type == "error" and self.wrongs.append(message.text))
         self.page.on("pageerror", lambda error: self.wrongs.append(str(error)))

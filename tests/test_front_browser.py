@@ -17,6 +17,8 @@ from backend.engine import Lab
 from backend.models.adapters import available
 from backend.models.pool import Models
 
+LONG = 300_000
+
 PATIENCE = 120_000
 FRAME = """(address) => new Promise((done) => {
   const frame = document.createElement("iframe");
@@ -80,6 +82,7 @@ def framed(models, other) -> Iterator[str]:
 @pytest.fixture
 def page(browser) -> Iterator[Page]:
     page = browser.new_page()
+    page.set_default_timeout(LONG)
     yield page
     page.close()
 

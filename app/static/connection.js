@@ -10,7 +10,7 @@
 
   // Whether the server knows this page; null where it does not answer.
   const here = () => send(place("here"), { method: "POST", signal: AbortSignal.timeout(5000) })
-    .then((answer) => (answer.ok ? answer.json() : null), () => null);
+    .then((answer) => (answer.ok ? answer.json() : null)).catch(() => null);
   const says = (lost) => document.querySelector(".ll-lost")?.toggleAttribute("hidden", !lost);
   function returned() {
     return back ??= (async () => {

@@ -68,3 +68,25 @@ class ModelFamily(ABC):
 def head_dim(config: PreTrainedConfig) -> int:
     """Width of a head of attention."""
     return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+
+
+class EncoderDecoder(ABC):
+    """A family of encoder-decoders, named as transformers' model_type: where a signal reaches its decoder."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def decoder(self, model: PreTrainedModel) -> nn.Module:
+        """The decoder, which takes `input_ids` or `inputs_embeds`."""
+
+    @abstractmethod
+    def to_source(self, decoder: nn.Module) -> nn.Module:
+        """The last layer's attention to the source, one of transformers' attention functions."""
+
+    def positions(self, decoder: nn.Module) -> nn.Module | None:
+        """What gives the decoder a vector for each absolute position, None where nothing does."""
+        return None
+
+    def scale(self, decoder: nn.Module) -> float:
+        """What the decoder multiplies the embeddings with that it is given."""
+        return 1.0

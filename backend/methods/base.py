@@ -29,6 +29,7 @@ class LengthMethod:
     bound: the setting that it aims at, if any; 'limit' is an upper bound in tokens. cap: tokens that a run may have
     where nothing is aimed at. adapter: whether it needs a trained one. retargets: whether its aim may change while it
     writes. writes_end: whether it raises the token that ends a response, so that the model must have one.
+    causal, encoder_decoder: which models it works with; at least one.
     compression: kind of the position ids that its adapter was trained under, for adapters that write long texts
     without an aim. recipe: the commands that make its adapter, as `backend.training.recipes` completes them.
     """
@@ -41,6 +42,8 @@ class LengthMethod:
     bound: ClassVar[Literal["target", "limit"] | None] = "target"
     cap: ClassVar[int] = 256
     adapter: ClassVar[bool] = False
+    causal: ClassVar[bool] = True
+    encoder_decoder: ClassVar[bool] = False
     retargets: ClassVar[bool] = False
     writes_end: ClassVar[bool] = False
     compression: ClassVar[Literal["none", "ntk", "dynamic"] | None] = None

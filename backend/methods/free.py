@@ -8,3 +8,4 @@ class Free(LengthMethod):
     summary = "The model ends when it likes; only the cap holds."
     order = 0
     bound = None
+    encoder_decoder = True

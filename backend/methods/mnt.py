@@ -20,6 +20,7 @@ class MaxNewTokens(SignalMethod):
     """The countdown of another signal, with the limit in the target's place."""
 
     bound = "limit"
+    encoder_decoder = False
     paper = "000 §3.4"
     counts: ClassVar[type[SignalMethod]]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 from backend.methods import methods
 from backend.methods.base import LengthMethod
@@ -28,6 +28,11 @@ class SignalMethod(LengthMethod, ABC):
 
     adapter = True
     retargets = True
+    encoder_decoder = True
+    # A trained vector that its rows, of width 1, are multiplied with: what is added to the embeddings, or their factor.
+    learned: ClassVar[Literal["added", "factor"] | None] = None
+    # Whether it scales attention to the source (see laam.py).
+    scales_attention: ClassVar[bool] = False
 
     @property
     def kind(self) -> str:
@@ -49,7 +54,11 @@ class SignalMethod(LengthMethod, ABC):
 
 
 def signal_methods() -> list[SignalMethod]:
-    """The methods that show a signal, in their order."""
+    """The methods that show a causal model a signal, in their order."""
+    return [method for method in _shown() if method.causal]
+
+
+def _shown() -> list[SignalMethod]:
     return [method for method in methods if isinstance(method, SignalMethod)]
 
 
@@ -71,9 +80,11 @@ class SignalSettings:
     mnt: MntSettings | None = None
     convention: int = CONVENTION
     scale: Scale = "table"
+    beside: bool = False
+    learned: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        kinds = dict.fromkeys(method.kind for method in signal_methods())
+        kinds = dict.fromkeys(method.kind for method in _shown())
         if self.kind not in kinds:
             raise Refused(f"unknown kind of length signal {self.kind!r}: use one of {', '.join(kinds)}")
         if self.scale not in get_args(Scale):
@@ -83,7 +94,7 @@ class SignalSettings:
         if not 1 <= self.lengths[0] <= self.lengths[1]:
             raise Refused("a signal's training lengths must be a shortest and a longest length, from 1 up")
         if not self._served_by():
-            limited = [method.kind for method in signal_methods() if method.bound == "limit"]
+            limited = [method.kind for method in _shown() if method.bound == "limit"]
             raise Refused(f"Max New Tokens++ works with {' and '.join(limited)}, not with {self.kind}")
         if self.convention != CONVENTION:
             raise Refused(
@@ -97,4 +108,4 @@ class SignalSettings:
 
     def _served_by(self) -> list[str]:
         bound = "target" if self.mnt is None else "limit"
-        return [method.name for method in signal_methods() if (method.kind, method.bound) == (self.kind, bound)]
+        return [method.name for method in _shown() if (method.kind, method.bound) == (self.kind, bound)]

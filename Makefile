@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
 MODEL := test -f "$${LENGTH_LAB_CACHE:-.cache}/embedded/digests.json" || $(PY) -m backend.models.embedded
 
-.PHONY: demo test test-ui test-attacks test-scale bench bench-long bench-flat bench-gpu bench-llama train-smoke adapters shapes report lock audit lint screenshot space-check container-check clean
+.PHONY: demo test test-ui test-attacks test-scale bench bench-long bench-flat bench-gpu bench-llama train-smoke adapters shapes headlines report lock audit lint screenshot space-check container-check clean
 
 demo: $(VENV)/.runs
 	@$(MODEL)
@@ -50,7 +50,7 @@ train-smoke: $(VENV)/.develops
 
 # What lies in assets/, made anew: the recipes say how. DATA: folder of the data sets.
 DATA ?= ../shared/data
-adapters shapes: $(VENV)/.runs
+adapters shapes headlines: $(VENV)/.develops
 	@$(MODEL)
 	$(PY) -m backend.training.recipes $@ --data-folder $(DATA) $(ARGS)
 

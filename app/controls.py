@@ -331,10 +331,12 @@ def _limit(missing: Mapping[Any, str | None]) -> dict[str, Any]:
 
 
 def method_options(missing: Mapping[Any, str | None]) -> list[dict[str, str]]:
-    """Options of the length method; those that cannot be used are off, with the reason."""
+    """Options of the length method; those that cannot be used are off, with the reason, and those for another kind of
+    models are left out."""
     return [
         {"id": method.name, "label": method.label, "hint": method.summary, "off": missing.get(method.name) or ""}
         for method in methods
+        if missing.get(method.name) != adapters.other_models(method.name)
     ]
 
 

@@ -24,7 +24,7 @@ from backend.models.capabilities import Capabilities
 from backend.record.trace import Trace
 from backend.refused import Refused
 from backend.settings import RunSettings, counted, noun
-from backend.steps import Finish, Prefilling, Progress, Step, Waiting
+from backend.steps import Finish, Prefilling, Progress, Searching, Step, Waiting
 from backend.text.units import characters, words
 
 FIELDS = (
@@ -205,6 +205,8 @@ def coming_words(progress: Progress | None) -> dict[str, Any]:
     if isinstance(progress, Prefilling):
         words = f"Reading the prompt: {progress.read:,} of {progress.total:,} tokens …"
         return {"message": words, "progress": progress.read / progress.total}
+    if isinstance(progress, Searching):
+        return {"message": f"Searching: {progress.texts[0]}"}
     return {"message": "Reading the prompt …"}
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -42,6 +45,7 @@ from backend.text.thinking import Response, begun
 from backend.text.units import characters, in_tokens, length, words
 
 if TYPE_CHECKING:
+    from backend.encoder_decoder.model import SharedWriter
     from backend.inference.model_runner import Runner
 
 
@@ -58,6 +62,8 @@ class Lab:
     def __init__(self, models: Models | None = None, adapter: Adapter | None = None):
         self.models = models or Models()
         self._adapter = adapter
+        self._writers: WeakKeyDictionary[Any, dict[Path | None, SharedWriter]] = WeakKeyDictionary()
+        self._guard = threading.Lock()
 
     def capabilities(self, model: str = "embedded", precision: str = "bf16") -> Capabilities:
         """What a model is and which controls it allows; loads it if need be. Raises ModelError with a sentence."""
@@ -86,6 +92,11 @@ class Lab:
         else goes wrong ends the run with a `Finish` whose reason is 'error', and keeps what was written.
         """
         loaded, adapter = self._prepared(settings)
+        if loaded.capabilities.encoder_decoder:
+            from backend.encoder_decoder.run import stream
+
+            yield from stream(self._writer(loaded, adapter), settings, control or Control(), progress)
+            return
         asked, ends = prompt(settings, loaded.tokenizer), end_ids(loaded)
         if not ends and (methods[settings.method].writes_end or (settings.landing and settings.steered)):
             raise Refused(
@@ -123,12 +134,28 @@ class Lab:
         needed = caches * run.runner.cache_bytes(policy_of(settings), room)
         yield from run.runner.scheduler.stream(run.asks(), needed, lambda: run.control.stopped, progress)
 
+    def _writer(self, loaded: Loaded, adapter: Adapter | None) -> SharedWriter:
+        """An encoder-decoder as it writes for an adapter's method, made once for as long as the model is loaded."""
+        from backend.encoder_decoder.model import SharedWriter
+
+        with self._guard:
+            writers = self._writers.setdefault(loaded.model, {})
+            path = adapter.path if adapter else None
+            if path not in writers:
+                writers[path] = SharedWriter.of(loaded, adapter)
+            return writers[path]
+
     def _prepared(self, settings: RunSettings) -> tuple[Loaded, Adapter | None]:
         """The loaded model, and the method's adapter where it has one."""
         adapter = self._adapter
         if adapter is None or adapter.method != settings.method:
             adapter = adapters.required(settings.method, settings.model)
-        loaded = self.models.load(settings.model, settings.precision, adapter.path if adapter else None)
+        loaded = self.models.load(settings.model, settings.precision)
+        reads = methods[settings.method]
+        if not (reads.encoder_decoder if loaded.capabilities.encoder_decoder else reads.causal):
+            raise Refused(f"{adapters.other_models(settings.method)}: choose another method, or another model")
+        if adapter is not None and not loaded.capabilities.encoder_decoder:
+            loaded = self.models.load(settings.model, settings.precision, adapter.path)
         if adapter is not None:
             adapter.check_width(loaded.capabilities.width)
         _check(settings, loaded.capabilities)

@@ -26,7 +26,14 @@ class Prefilling:
     total: int
 
 
-Progress = Waiting | Prefilling
+@dataclass(frozen=True, slots=True)
+class Searching:
+    """A search is under way. texts: what each beam has written, the likeliest first."""
+
+    texts: tuple[str, ...]
+
+
+Progress = Waiting | Prefilling | Searching
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import torch
 import transformers
 from conftest import FAMILIES, needs_bitsandbytes, tiny_tokenizer
 from peft import LoraConfig, get_peft_model
-from transformers import AutoConfig, BloomConfig, GPT2Config, T5Config
+from transformers import AutoConfig, BloomConfig, GPT2Config, ViTConfig
 
 from backend import Lab, RunSettings, Step
 from backend.inference.lora import attach, beside
@@ -291,7 +291,7 @@ def test_a_damaged_folder_is_refused(file: str, damage: Callable[[Path], None], 
 
 
 def test_a_model_that_does_not_write_text_is_refused(tmp_path: Path):
-    T5Config().save_pretrained(tmp_path)
+    ViTConfig().save_pretrained(tmp_path)
     with pytest.raises(ModelError, match="not a causal language model"):
         loaded(tmp_path)
 

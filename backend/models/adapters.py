@@ -20,6 +20,7 @@ from safetensors import SafetensorError, safe_open
 
 from backend.methods import methods
 from backend.methods.signal import SignalMethod, SignalSettings
+from backend.models import headlines
 from backend.models.disk import disk_errors
 from backend.models.embedded import HUB_COPY, named, sha256
 from backend.positions import PositionPolicy, policies
@@ -188,6 +189,12 @@ def save(
     return Adapter.load(path)
 
 
+def other_models(method: Method) -> str:
+    """Which models a method works with, where it is one kind of them alone."""
+    which = "that have an encoder" if methods[method].encoder_decoder else "without an encoder"
+    return f"{methods[method].label} works with models {which} alone"
+
+
 def _served(signal: SignalSettings | None, longform: LongformSettings | None) -> Method:
     """The first method whose adapter shows such a signal, or else was trained under such positions."""
     if signal is not None:
@@ -208,6 +215,9 @@ def _folders(method: Method) -> Iterator[Path]:
 
 
 def _missing(method: Method, model: str) -> str | None:
+    found = methods[method]
+    if not (found.encoder_decoder if model == headlines.NAME else found.causal or model != "embedded"):
+        return other_models(method)
     if not methods[method].adapter:
         return None
     try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import torch
 
-from backend.families import families, head_dim
+from backend.families import encoder_decoders, families, head_dim
 from backend.settings import Precision
 
 if TYPE_CHECKING:
@@ -19,6 +19,11 @@ LEARNED_POSITION_FAMILIES = frozenset({"gpt2", "gpt_neo", "gpt_bigcode", "opt", 
 FIXED_ROPE_TYPES = frozenset({"default", "linear", "llama3", "yarn"})
 # Weights of a model that may be held twice, as transformers has them and as the fused path does.
 LARGEST = 2_000_000_000
+_OF_A_SOURCE = {
+    **dict.fromkeys(("pic", "ntk"), "A model with an encoder has no RoPE whose positions could be compressed."),
+    "window": "A model with an encoder reads its whole source: there is no window.",
+    **dict.fromkeys(("int8", "int4", "4bit"), "Models with an encoder run at bf16 or fp32: choose one of these."),
+}
 # Widths of heads that the compiled kernels take are multiples of this.
 HEAD_STEP = 16
 
@@ -31,7 +36,8 @@ class Capabilities:
     parameters: number of weights, shared ones once. training_length: tokens of context the model was trained for,
     None where its config does not say. rope_type, rope_base: as in its config, None without RoPE.
     unsupported: a sentence saying why not, by control (pic, ntk, window, signals, int8, int4, 4bit, probes); under
-    "model" where the engine cannot run the model at all.
+    "model" where the engine cannot run the model at all. encoder_decoder: whether it reads a source and writes another
+    text; layers and heads are its decoder's.
     """
 
     model: str
@@ -50,6 +56,7 @@ class Capabilities:
     precision: str
     device: str
     unsupported: dict[str, str]
+    encoder_decoder: bool = False
 
 
 def describe(
@@ -80,12 +87,20 @@ def describe(
         precision=precision,
         device=str(model.device),
         unsupported=unsupported(config, model.device) if reasons is None else reasons,
+        encoder_decoder=writes_of_a_source(config),
     )
 
 
 def unsupported(config: PreTrainedConfig, device: torch.device) -> dict[str, str]:
     """Why a control cannot work with this model on this device; controls that work are absent."""
+    if writes_of_a_source(config):
+        return dict(_OF_A_SOURCE)
     return _unsupported_positions(config) | _unsupported_precisions(config, device)
+
+
+def writes_of_a_source(config: PreTrainedConfig) -> bool:
+    """Whether a model is an encoder-decoder that the lab knows."""
+    return bool(config.is_encoder_decoder) and config.model_type in encoder_decoders
 
 
 def unrunnable(config: PreTrainedConfig) -> str | None:

@@ -16,8 +16,15 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import torch
 
-from backend.models import embedded
-from backend.models.capabilities import Capabilities, describe, fusable, stored_precision, unsupported
+from backend.models import embedded, headlines
+from backend.models.capabilities import (
+    Capabilities,
+    describe,
+    fusable,
+    stored_precision,
+    unsupported,
+    writes_of_a_source,
+)
 from backend.models.embedded import BUILDING, ModelError, named
 from backend.settings import Precision
 
@@ -189,6 +196,7 @@ def _import() -> None:
     from transformers import (  # noqa: F401
         AutoConfig,
         AutoModelForCausalLM,
+        AutoModelForSeq2SeqLM,
         AutoTokenizer,
         BitsAndBytesConfig,
         ExponentialDecayLengthPenalty,
@@ -229,7 +237,8 @@ def _check_sizes(name: str, config: PreTrainedConfig, tokenizer: PreTrainedToken
 
 def _locate(name: str) -> dict[str, Any]:
     """from_pretrained's arguments for where the files are: a folder, the hub, or the hub's cache when offline."""
-    source = embedded.source() if name == "embedded" else name
+    own = {"embedded": embedded.source, headlines.NAME: lambda: str(headlines.FOLDER)}
+    source = own[name]() if name in own else name
     common: dict[str, Any] = {"pretrained_model_name_or_path": source, "trust_remote_code": False}
     if Path(source).is_dir():
         return common | {"local_files_only": True}
@@ -273,29 +282,38 @@ def _gated(repo: str) -> str:
     return f"'{repo}' asks for its licence to be accepted: do so on its page of the hub, then set HF_TOKEN"
 
 
+def config(name: str) -> PreTrainedConfig:
+    """A model's config, without its weights. Raises ModelError where it cannot be had or is of no model that writes."""
+    try:
+        return _config(name, _locate(name))
+    except (OSError, ValueError) as error:
+        raise error if isinstance(error, ModelError) else ModelError(_unusable(name, error)) from error
+
+
 def _config(name: str, where: dict[str, Any]) -> PreTrainedConfig:
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    config = AutoConfig.from_pretrained(**where)
-    if type(config) not in AutoModelForCausalLM._model_mapping:
-        raise ModelError(f"'{name}' ({config.model_type}) is not a causal language model: choose one that writes text")
-    return config
+    found = AutoConfig.from_pretrained(**where)
+    if type(found) not in AutoModelForCausalLM._model_mapping and not writes_of_a_source(found):
+        raise ModelError(f"'{name}' ({found.model_type}) is not a causal language model: choose one that writes text")
+    return found
 
 
 def _weights(
     name: str, where: dict[str, Any], config: PreTrainedConfig, precision: str, device: torch.device
 ) -> PreTrainedModel:
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
+    mapping = AutoModelForSeq2SeqLM if writes_of_a_source(config) else AutoModelForCausalLM
     options: dict[str, Any] = {"config": config, "dtype": torch.float32 if precision == "fp32" else torch.bfloat16}
-    kind: Any = AutoModelForCausalLM._model_mapping[type(config)]
+    kind: Any = mapping._model_mapping[type(config)]
     if kind._supports_sdpa:
         options["attn_implementation"] = "sdpa"
     if quantisation := _quantisation(precision, device, config):
         options["quantization_config"] = quantisation
     if device.type == "cuda":
         options["device_map"] = {"": device}
-    loaded: Any = AutoModelForCausalLM.from_pretrained(**where, **options, output_loading_info=True)
+    loaded: Any = mapping.from_pretrained(**where, **options, output_loading_info=True)
     model, report = loaded
     _pack_by_shape(model)
     if report["missing_keys"] or report["mismatched_keys"]:

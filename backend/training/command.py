@@ -1,4 +1,4 @@
-"""The commands `train` and `distill`."""
+"""The commands `train`, `headlines` and `distill`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backend.methods import methods
+from backend.models import headlines
+from backend.models.adapters import other_models
 from backend.record import jsonlines
 from backend.refused import Refused
 from backend.terminal import say
-from backend.training.settings import PRESETS, TrainSettings
+from backend.training.settings import PRESETS, HeadlineSettings, TrainSettings
 
 if TYPE_CHECKING:
     from backend.models.pool import Loaded
@@ -22,8 +24,9 @@ HUB_ROWS = 100_000
 
 
 def add(commands: Any) -> None:
-    """Add both to the subparsers of `python -m backend`."""
+    """Add them to the subparsers of `python -m backend`."""
     _add_train(commands.add_parser("train", help="fine-tune an adapter for a length method", allow_abbrev=False))
+    _add_headlines(commands.add_parser("headlines", help="train the headline model from nothing", allow_abbrev=False))
     _add_distill(commands.add_parser("distill", help="write a corpus in a model's own words", allow_abbrev=False))
 
 
@@ -42,15 +45,25 @@ def _add_train(command: argparse.ArgumentParser) -> None:
         flag = f"--{field.name.replace('_', '-')}"
         default = "" if field.default is MISSING or field.default is None else f" ({field.default})"
         if field.name == "method":
-            trained = [method.name for method in methods if method.adapter]
+            trained = [method.name for method in methods if method.adapter or method.encoder_decoder]
             command.add_argument(flag, choices=trained, required=True, help="length method")
         elif isinstance(field.default, bool):
             command.add_argument(flag, action="store_true", default=argparse.SUPPRESS)
         elif isinstance(field.default, tuple):
-            command.add_argument(flag, type=float, nargs=2, default=argparse.SUPPRESS, help=f"two numbers{default}")
+            many: dict[str, Any] = {"type": float, "nargs": 2} if field.default else {"type": int, "nargs": "+"}
+            command.add_argument(flag, default=argparse.SUPPRESS, help=f"numbers{default}", **many)
         else:
             kind = str if field.default is None else type(field.default)
             command.add_argument(flag, type=kind, default=argparse.SUPPRESS, help=default.strip())
+
+
+def _add_headlines(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(run=_headlines)
+    command.add_argument("--out", type=Path, required=True, help="folder to write the model to")
+    command.add_argument("--data", type=Path, required=True, help="folder of train.jsonl and valid.jsonl")
+    for field in fields(HeadlineSettings):
+        flag, default = f"--{field.name.replace('_', '-')}", field.default
+        command.add_argument(flag, type=type(default), default=default, help=f"({default})")
 
 
 def _add_distill(command: argparse.ArgumentParser) -> None:
@@ -73,6 +86,10 @@ def _train(options: argparse.Namespace) -> int:
     names = {field.name for field in fields(TrainSettings)}
     given = {name: value for name, value in vars(options).items() if name in names}
     settings = TrainSettings(**{**PRESETS.get(options.preset, {}), **given})
+    if _has_encoder(settings.model):
+        return _train_on_pairs(options, settings)
+    if not (methods[settings.method].adapter and methods[settings.method].causal):
+        raise Refused(f"{other_models(settings.method)}, as far as training goes: choose another method or model")
     if not options.data and not options.hub:
         raise Refused("nothing to train on: give --data FILE (see `python -m backend distill`), or --hub NAME")
     read = corpus(options.data)
@@ -84,6 +101,38 @@ def _train(options: argparse.Namespace) -> int:
     sources = Counter(sample.source for sample in found)
     adapter = train(loaded, found, settings, options.out, say, sources, options.note)
     print(f"adapter in {adapter.path}")
+    return 0
+
+
+def _has_encoder(model: str) -> bool:
+    from backend.models.capabilities import writes_of_a_source
+    from backend.models.pool import config
+
+    return model == headlines.NAME or writes_of_a_source(config(model))
+
+
+def _train_on_pairs(options: argparse.Namespace, settings: TrainSettings) -> int:
+    from backend.encoder_decoder import model, pairs
+    from backend.training import encoder_decoder
+
+    if not options.data:
+        raise Refused("nothing to train on: give --data FILE, JSON lines with a source and a headline")
+    found = [pair for file in options.data for pair in pairs.read(file)]
+    folder = str(headlines.FOLDER) if settings.model == headlines.NAME else settings.model
+    writer = model.load(folder)
+    adapter = encoder_decoder.train(writer.model, writer.tokenizers, found, settings, options.out, say)
+    print(f"adapter in {adapter.path}")
+    return 0
+
+
+def _headlines(options: argparse.Namespace) -> int:
+    from backend.encoder_decoder.pairs import read
+    from backend.training.encoder_decoder import VALIDATED, train_base
+
+    settings = HeadlineSettings(**{field.name: getattr(options, field.name) for field in fields(HeadlineSettings)})
+    valid = read(options.data / "valid.jsonl", VALIDATED)
+    train_base(read(options.data / "train.jsonl"), valid, settings, options.out, say)
+    print(f"model in {options.out}")
     return 0
 
 

@@ -45,8 +45,32 @@ SMOKE = (
     "-m backend evaluate length_control --method ldpe --adapter .cache/smoke/ldpe --prompts 2 --ranges range "
     "--out .cache/smoke/length.json",
 )
+HEADLINES = ".cache/headlines/parts"
+ROW = (
+    "-m backend train --model headlines --data {data}/headlines/train.jsonl --samples 12000 --budget 3000 --rank 8 "
+    "--alpha 16 --rate 1e-3 --gain 1 --longest-prompt 96 --longest 96"
+)
+# 001's and 003's rows on equal budgets: their names and what tells them apart.
+ROWS = {
+    "none": "none",
+    "ldpe": "ldpe",
+    "ldpe+pe": "ldpe --beside",
+    "lrpe": "lrpe",
+    "lrpe+pe": "lrpe --beside",
+    "len_init": "len_init --beside",
+    "lc": "lc --beside",
+    "rpe": "rpe --beside",
+    "pre": "pre --beside",
+    "laam": "laam",
+    "ldpe, left out": "ldpe --left-out 30 50 75",
+}
+HEADLINE = (
+    "-m backend headlines --data {data}/headlines --out assets/headlines",
+    *(f"{ROW} --method {method} --out '{HEADLINES}/{name}'" for name, method in ROWS.items()),
+    f"-m backend evaluate headline_lengths --data {{data}}/headlines --parts {HEADLINES} {{more}}",
+)
 SHAPES = (DISTILL, f"-m backend evaluate lora_ablation --data {CORPUS} {{more}}")
-RECIPES = {"adapters": ADAPTERS, "smoke": SMOKE, "shapes": SHAPES}
+RECIPES = {"adapters": ADAPTERS, "smoke": SMOKE, "shapes": SHAPES, "headlines": HEADLINE}
 
 if __name__ == "__main__":
     sys.exit(run(RECIPES))

@@ -30,6 +30,8 @@ class TrainSettings:
     shortest: responses of fewer tokens are left out where answers are trained on whole (PIC-SFT), with batches of one.
     ratio, initial, recent: of the compressed positions there; segment: tokens that share them (004 §3.2).
     start: an adapter to go on from. mnt_sigma, mnt_most: Max New Tokens++'s largest scale and shift, in tokens;
+    beside: an encoder-decoder's own positions stay beside the signal (001's "+PE"); left_out: lengths of texts that it
+    is not trained on.
     mnt_nearest: shifts are rounded to the nearest number (000 eq. 7), not up (the lab's own).
     """
 
@@ -58,6 +60,8 @@ class TrainSettings:
     mnt_sigma: float = 64.0
     mnt_most: int = 256
     mnt_nearest: bool = False
+    beside: bool = False
+    left_out: tuple[int, ...] = ()
     start: str | None = None
     load_in_4bit: bool = False
     seed: int = 0
@@ -93,6 +97,27 @@ class TrainSettings:
     @property
     def stages(self) -> tuple[Stage, ...]:
         return CURRICULA[self.curriculum]
+
+
+@dataclass(frozen=True)
+class HeadlineSettings:
+    """How the headline model is trained from nothing: 001's recipe, on fewer and narrower layers.
+
+    steps: of `batch` pairs each. width, layers: of each side. smoothing: of labels. longest_source, longest: tokens of
+    a source, which is cut, and of a headline, which is left out where it is longer.
+    """
+
+    steps: int = 12_000
+    batch: int = 128
+    rate: float = 1e-3
+    warmup: int = 400
+    width: int = 192
+    layers: int = 3
+    dropout: float = 0.1
+    smoothing: float = 0.1
+    longest_source: int = 96
+    longest: int = 96
+    seed: int = 0
 
 
 PRESETS: dict[str, dict[str, Any]] = {

@@ -1,0 +1,95 @@
+"""The headline model's own parts: a small Marian that reads subwords and writes characters (001 §4).
+
+Its folder holds `config.json`, `model.safetensors` and `generation_config.json` as transformers writes them, the
+source's `tokenizer.json`, and the target's in `characters/`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from transformers import MarianConfig, PreTrainedTokenizerFast
+
+NAME = "headlines"
+FOLDER = Path(__file__).parents[2] / "assets" / "headlines"
+PAD, END, UNKNOWN = "<pad>", "</s>", "<unk>"
+SPECIAL = (PAD, END, UNKNOWN)
+SOURCE_TOKENS, RARE = 8_000, 20
+CHARACTERS = "characters"
+
+
+def config(characters: int, width: int = 256, layers: int = 3, dropout: float = 0.1) -> MarianConfig:
+    """A Marian with sinusoids as positions, of so many layers on each side and so many target characters."""
+    from transformers import MarianConfig
+
+    return MarianConfig(
+        vocab_size=SOURCE_TOKENS,
+        decoder_vocab_size=characters,
+        share_encoder_decoder_embeddings=False,
+        tie_word_embeddings=False,
+        d_model=width,
+        encoder_layers=layers,
+        decoder_layers=layers,
+        encoder_attention_heads=width // 64,
+        decoder_attention_heads=width // 64,
+        encoder_ffn_dim=4 * width,
+        decoder_ffn_dim=4 * width,
+        dropout=dropout,
+        activation_function="relu",
+        scale_embedding=True,
+        max_position_embeddings=512,
+        pad_token_id=SPECIAL.index(PAD),
+        eos_token_id=SPECIAL.index(END),
+        decoder_start_token_id=SPECIAL.index(PAD),
+        forced_eos_token_id=None,
+    )
+
+
+def tokenizers(folder: Path) -> tuple[PreTrainedTokenizerFast, PreTrainedTokenizerFast]:
+    """Those of sources and of what is written, out of a model's folder."""
+    from transformers import PreTrainedTokenizerFast
+
+    source, target = (PreTrainedTokenizerFast.from_pretrained(each) for each in (folder, folder / CHARACTERS))
+    return source, target
+
+
+def subwords(texts: Iterable[str], size: int = SOURCE_TOKENS) -> PreTrainedTokenizerFast:
+    """A byte-level BPE for sources, learnt from them, that closes each with the end token."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    bpe.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size, special_tokens=list(SPECIAL), initial_alphabet=alphabet, show_progress=False
+    )
+    bpe.train_from_iterator(texts, trainer)
+    bpe.post_processor = processors.TemplateProcessing(
+        single=f"$A {END}", special_tokens=[(END, SPECIAL.index(END))]
+    )
+    return _fast(bpe)
+
+
+def characters(texts: Iterable[str]) -> PreTrainedTokenizerFast:
+    """One token for each character that is not rare in the texts; others are the unknown one. Adds no end."""
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+
+    counts = Counter(character for text in texts for character in text)
+    known = [*SPECIAL, *sorted(character for character, count in counts.items() if count >= RARE)]
+    single = Tokenizer(models.WordLevel({token: number for number, token in enumerate(known)}, unk_token=UNKNOWN))
+    single.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+    single.decoder = decoders.Fuse()
+    return _fast(single)
+
+
+def _fast(tokenizer: object) -> PreTrainedTokenizerFast:
+    from transformers import PreTrainedTokenizerFast
+
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token=PAD, eos_token=END, unk_token=UNKNOWN, clean_up_tokenization_spaces=False
+    )

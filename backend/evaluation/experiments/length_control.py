@@ -306,7 +306,7 @@ class LengthControl(Experiment):
     needs = ("rouge_score", ENCODER)
     withdrawn = UNEQUAL
     recipe = (
-        *(f"{COMMAND} {method.name}{_ranges(method)}" for method in methods if not method.compression),
+        *(f"{COMMAND} {each.name}{_ranges(each)}" for each in methods if each.causal and not each.compression),
         *(f"{COMMAND} {method} --landing 8 --ranges range" for method in ("ldpe", "orpe")),
         "backend.training.card",
     )

@@ -1,0 +1,59 @@
+"""Whether a headline ends as one that an editor would keep: the joint rate of encoder-decoders."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+
+from backend.evaluation.quality import stemmed
+
+TOLERANCE, CHANCE = 1, 0.05
+# Articles, prepositions and conjunctions, after which more is to come.
+FUNCTION_WORDS = frozenset(
+    "a an the about above across after against along amid among around as at before behind below beneath beside "
+    "besides between beyond but by concerning despite down during except for from in inside into like near of off on "
+    "onto out outside over past per plus since than through throughout to toward towards under underneath unlike "
+    "until up upon versus via with within without and or nor so yet although because if lest though unless when "
+    "whenever where whereas wherever whether while that which who whose its your their this these those".split()
+)
+PAIRS = {")": "(", "]": "[", "}": "{"}
+WORD = re.compile(r"[\w][\w+#.'’/-]*", re.UNICODE)
+
+
+def spoken(text: str) -> list[str]:
+    """The words of a text in small letters, without marks at their ends."""
+    return [word.rstrip(".'’/-").lower() for word in WORD.findall(text)]
+
+
+def complete(text: str, known: Collection[str]) -> bool:
+    """Whether a headline's last word is whole and lets it end, and no bracket or quote stays open.
+
+    known: the words of its source, and of a dictionary, as `spoken` gives them.
+    """
+    words = spoken(text)
+    if not words or not text.strip() or text.rstrip()[-1] in "-–—,:;/&+(":
+        return False
+    return words[-1] in known and words[-1] not in FUNCTION_WORDS and _closed(text)
+
+
+def _closed(text: str) -> bool:
+    still_open: list[str] = []
+    for mark in text:
+        if mark in PAIRS.values():
+            still_open.append(mark)
+        elif mark in PAIRS and (not still_open or still_open.pop() != PAIRS[mark]):
+            return False
+    return not still_open and text.count('"') % 2 == 0 and text.count("“") == text.count("”")
+
+
+def joint(text: str, ended: bool, target: int, chance: float, known: Collection[str]) -> bool:
+    """Length within a character, an end that was drawn, a complete headline, and a model without control that would
+    end there with at least 5 % chance."""
+    return ended and abs(len(text) - target) <= TOLERANCE and chance >= CHANCE and complete(text, known)
+
+
+def reranked(texts: Sequence[str], source: str) -> int:
+    """The place of the text with most of the source's words, stemmed; the first of several (001 §3.4)."""
+    of_source = {stemmed(word) for word in spoken(source)}
+    counts = [len(of_source & {stemmed(word) for word in spoken(text)}) for text in texts]
+    return counts.index(max(counts))

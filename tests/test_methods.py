@@ -21,7 +21,7 @@ from backend.methods.signal import signal_methods
 from backend.recipes import lines
 from backend.settings import MAX_NEW_TOKENS, RunSettings, cap_for
 from backend.text.prompt import asked
-from backend.training.recipes import ADAPTERS
+from backend.training.recipes import ADAPTERS, ROWS
 
 ROOT = Path(__file__).parents[1]
 EVERY = pytest.mark.parametrize("method", methods, ids=lambda method: method.name)
@@ -75,11 +75,14 @@ def test_page_terminal_and_api_offer_it(method):
 @EVERY
 def test_it_is_trained_by_a_recipe_if_it_needs_an_adapter(method):
     arguments = ["train", "--method", method.name, "--out", "x", "--data", "y"]
-    if not method.adapter:
+    if not (method.adapter or method.encoder_decoder):
         with pytest.raises(SystemExit):
             parser().parse_args(arguments)
         return
     assert parser().parse_args(arguments).method == method.name
+    if not (method.adapter and method.causal):
+        assert any(row.split()[0] == method.name for row in ROWS.values())
+        return
     made = [line for line in lines(ADAPTERS, "data", []) if f"--method {method.name} " in line]
     assert len(made) == len(method.recipe) > 0
     assert made[-1].endswith(f"--out assets/adapters/{method.name}")

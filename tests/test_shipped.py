@@ -24,7 +24,7 @@ from backend.training.card import measured, renewed
 
 ASSETS = Path(__file__).parents[1] / "assets"
 MEBIBYTE = 2**20
-TRAINED = [method.name for method in methods if method.adapter]
+TRAINED = [method.name for method in methods if method.adapter and method.causal]
 SEA = "Write a long story about the sea."
 
 

@@ -333,7 +333,7 @@ def test_what_it_cannot_do_is_refused_with_what_to_do(shared, more, says):
 def test_what_does_nothing_there_is_said(shared):
     *_, finish = stream(shared, ask(landing=4, in_prompt=True), Control(), False)
     assert ["landing" in finish.notes[0], "source" in finish.notes[1]] == [True, True]
-    assert finish.notes[2].startswith("hypothesis 2, ")
+    assert finish.notes[2].startswith("hypothesis 2 of ")
 
 
 def test_the_lab_runs_a_folder_and_says_which_methods_it_takes(folder):

@@ -204,7 +204,7 @@ def _left_out(settings: RunSettings) -> Iterator[str]:
 def _listed(writer: Writer, others: Sequence[Hypothesis]) -> Iterator[str]:
     unit = "characters" if writer.tokenizers.by_character else "tokens"
     for rank, one in enumerate(others, 2):
-        yield f"hypothesis {rank}, {len(one.tokens)} {unit}: {writer.text(one.tokens)}"
+        yield f"hypothesis {rank} of {len(one.tokens)} {unit}: “{writer.text(one.tokens)}”."
 
 
 def _failed(error: Exception) -> Finish:

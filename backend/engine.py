@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -28,13 +25,13 @@ from backend.inference.probes import Probe
 from backend.inference.scheduler import Asks, Read
 from backend.inference.signal import prompt_norms
 from backend.methods import methods
-from backend.methods.signal import SignalMethod
 from backend.models import adapters
 from backend.models.adapters import Adapter
 from backend.models.capabilities import Capabilities
+from backend.models.checks import check
 from backend.models.embedded import BUILDING
 from backend.models.pool import Loaded, Models
-from backend.positions import policies, policy_of
+from backend.positions import policy_of
 from backend.refused import Refused
 from backend.settings import RunSettings
 from backend.steps import Finish, Logits, Prefilling, Progress, Reading, Reason, Step
@@ -45,7 +42,6 @@ from backend.text.thinking import Response, begun
 from backend.text.units import characters, in_tokens, length, words
 
 if TYPE_CHECKING:
-    from backend.encoder_decoder.model import SharedWriter
     from backend.inference.model_runner import Runner
 
 
@@ -62,8 +58,6 @@ class Lab:
     def __init__(self, models: Models | None = None, adapter: Adapter | None = None):
         self.models = models or Models()
         self._adapter = adapter
-        self._writers: WeakKeyDictionary[Any, dict[Path | None, SharedWriter]] = WeakKeyDictionary()
-        self._guard = threading.Lock()
 
     def capabilities(self, model: str = "embedded", precision: str = "bf16") -> Capabilities:
         """What a model is and which controls it allows; loads it if need be. Raises ModelError with a sentence."""
@@ -95,7 +89,7 @@ class Lab:
         if loaded.capabilities.encoder_decoder:
             from backend.encoder_decoder.run import stream
 
-            yield from stream(self._writer(loaded, adapter), settings, control or Control(), progress)
+            yield from stream(loaded, adapter, settings, control or Control(), progress)
             return
         asked, ends = prompt(settings, loaded.tokenizer), end_ids(loaded)
         if not ends and (methods[settings.method].writes_end or (settings.landing and settings.steered)):
@@ -134,31 +128,15 @@ class Lab:
         needed = caches * run.runner.cache_bytes(policy_of(settings), room)
         yield from run.runner.scheduler.stream(run.asks(), needed, lambda: run.control.stopped, progress)
 
-    def _writer(self, loaded: Loaded, adapter: Adapter | None) -> SharedWriter:
-        """An encoder-decoder as it writes for an adapter's method, made once for as long as the model is loaded."""
-        from backend.encoder_decoder.model import SharedWriter
-
-        with self._guard:
-            writers = self._writers.setdefault(loaded.model, {})
-            path = adapter.path if adapter else None
-            if path not in writers:
-                writers[path] = SharedWriter.of(loaded, adapter)
-            return writers[path]
-
     def _prepared(self, settings: RunSettings) -> tuple[Loaded, Adapter | None]:
         """The loaded model, and the method's adapter where it has one."""
         adapter = self._adapter
         if adapter is None or adapter.method != settings.method:
             adapter = adapters.required(settings.method, settings.model)
-        loaded = self.models.load(settings.model, settings.precision)
-        reads = methods[settings.method]
-        if not (reads.encoder_decoder if loaded.capabilities.encoder_decoder else reads.causal):
-            raise Refused(f"{adapters.other_models(settings.method)}: choose another method, or another model")
-        if adapter is not None and not loaded.capabilities.encoder_decoder:
-            loaded = self.models.load(settings.model, settings.precision, adapter.path)
+        loaded = self.models.load(settings.model, settings.precision, adapter.path if adapter else None)
         if adapter is not None:
             adapter.check_width(loaded.capabilities.width)
-        _check(settings, loaded.capabilities)
+        check(settings, loaded.capabilities)
         return loaded, adapter
 
 
@@ -173,23 +151,6 @@ def _makes_runners() -> Callable[[Loaded], Runner]:
     with BUILDING:
         from backend.inference.model_runner import runner
     return runner
-
-
-def _check(settings: RunSettings, capabilities: Capabilities) -> None:
-    asked = {
-        "model": True,
-        policies[settings.pic].needs: True,
-        "window": settings.window is not None,
-        "signals": isinstance(methods[settings.method], SignalMethod),
-    }
-    for control, reason in capabilities.unsupported.items():
-        if asked.get(control):
-            raise Refused(reason)
-    if settings.watch.layer >= capabilities.layers or settings.watch.head >= capabilities.heads:
-        raise Refused(
-            f"the model has {capabilities.layers} layers of {capabilities.heads} heads: watch a layer from 0 to "
-            f"{capabilities.layers - 1} and a head from 0 to {capabilities.heads - 1}"
-        )
 
 
 @dataclass

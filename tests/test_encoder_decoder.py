@@ -21,7 +21,7 @@ from backend.encoder_decoder import many, pairs
 from backend.encoder_decoder.beam_search import beam_search
 from backend.encoder_decoder.model import SharedWriter, Writer, load
 from backend.encoder_decoder.pairs import Pair, Tokenizers
-from backend.encoder_decoder.run import BEAMS, stream
+from backend.encoder_decoder.run import BEAMS, written
 from backend.encoder_decoder.signal import DecoderSignal
 from backend.engine import Lab
 from backend.evaluation import headlines as measure
@@ -274,7 +274,7 @@ def ask(**more):
 
 
 def test_a_run_searches_then_tells_each_symbol(shared):
-    events = list(stream(shared, ask(), Control(), True))
+    events = list(written(shared, ask(), Control(), True))
     searching = [event for event in events if isinstance(event, Searching)]
     steps, finish = [event for event in events if isinstance(event, Step)], events[-1]
     assert isinstance(finish, Finish) and len(searching[0].texts) == BEAMS
@@ -282,7 +282,7 @@ def test_a_run_searches_then_tells_each_symbol(shared):
     assert finish.error == finish.tokens - 12 and len(finish.notes) == BEAMS - 1
     assert [step.remaining for step in steps] == [12 - step.index for step in steps]
     assert steps[0].entropy.shape == (1, 1) and steps[0].state.shape == (64,)
-    assert [event for event in stream(shared, ask(), Control(), False) if isinstance(event, Searching)] == []
+    assert [event for event in written(shared, ask(), Control(), False) if isinstance(event, Searching)] == []
     # Its best text is search's own, and its chances those of one reading of the whole.
     [found] = many.search(shared.writer, ["a small tool"], [12], BEAMS, 21, 512)
     assert [step.token for step in steps] == found[0].tokens
@@ -290,13 +290,13 @@ def test_a_run_searches_then_tells_each_symbol(shared):
 
 def test_a_run_is_stopped_and_retargeted_as_it_searches(shared):
     control = Control()
-    run = stream(shared, ask(), control, True)
+    run = written(shared, ask(), control, True)
     next(run), next(run)
     control.stop()
     *_, finish = run
     assert finish.reason == "stopped" and finish.tokens == 2
     control = Control()
-    run = stream(shared, ask(), control, True)
+    run = written(shared, ask(), control, True)
     next(run)
     control.retarget(7)
     *_, finish = run
@@ -304,8 +304,8 @@ def test_a_run_is_stopped_and_retargeted_as_it_searches(shared):
 
 
 def test_runs_take_turns_and_none_waits_for_anothers_reader(shared):
-    alone = {target: list(stream(shared, ask(target=target), Control(), False))[-1] for target in (5, 15)}
-    one, two = (stream(shared, ask(target=target), Control(), True) for target in (5, 15))
+    alone = {target: list(written(shared, ask(target=target), Control(), False))[-1] for target in (5, 15)}
+    one, two = (written(shared, ask(target=target), Control(), True) for target in (5, 15))
     # Both are amid their search, and one of them is not read any more for now.
     next(one), next(two), next(one)
     assert list(two)[-1].text == alone[15].text
@@ -314,7 +314,7 @@ def test_runs_take_turns_and_none_waits_for_anothers_reader(shared):
 
 def test_a_run_that_fails_says_what_to_do(shared, monkeypatch):
     monkeypatch.setattr(shared.writer.model, "get_encoder", lambda: 1 / 0)
-    [finish] = stream(shared, ask(), Control(), True)
+    [finish] = written(shared, ask(), Control(), True)
     assert finish.reason == "error" and finish.message.endswith(".") and "ZeroDivisionError" in finish.message
 
 
@@ -327,11 +327,11 @@ def test_a_run_that_fails_says_what_to_do(shared, monkeypatch):
 )
 def test_what_it_cannot_do_is_refused_with_what_to_do(shared, more, says):
     with pytest.raises(Refused, match=says):
-        list(stream(shared, ask(**more), Control(), False))
+        list(written(shared, ask(**more), Control(), False))
 
 
 def test_what_does_nothing_there_is_said(shared):
-    *_, finish = stream(shared, ask(landing=4, in_prompt=True), Control(), False)
+    *_, finish = written(shared, ask(landing=4, in_prompt=True), Control(), False)
     assert ["landing" in finish.notes[0], "source" in finish.notes[1]] == [True, True]
     assert finish.notes[2].startswith("hypothesis 2 of ")
 

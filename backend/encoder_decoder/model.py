@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedModel
 
@@ -73,8 +74,22 @@ class SharedWriter:
 
     @classmethod
     def of(cls, loaded: Loaded, adapter: Adapter | None) -> SharedWriter:
-        """A copy of a loaded model in float32, whose products are fast on every device, with the adapter."""
-        name = loaded.capabilities.model
-        folder = headlines.FOLDER if name == headlines.NAME else Path(name)
-        found = tokenizers(folder) if folder.is_dir() else Tokenizers(loaded.tokenizer, loaded.tokenizer)
-        return cls(writer(deepcopy(loaded.model).float(), found, adapter), threading.Lock())
+        """A copy of a loaded model in float32, whose products are fast on every device, with the adapter; made once for
+        as long as the model stays loaded."""
+        with _GUARD:
+            made = _WRITERS.setdefault(loaded.model, {})
+            path = adapter.path if adapter else None
+            if path not in made:
+                copy = writer(deepcopy(loaded.model).float(), _tokenizers_of(loaded), adapter)
+                made[path] = cls(copy, threading.Lock())
+            return made[path]
+
+
+_WRITERS: WeakKeyDictionary[PreTrainedModel, dict[Path | None, SharedWriter]] = WeakKeyDictionary()
+_GUARD = threading.Lock()
+
+
+def _tokenizers_of(loaded: Loaded) -> Tokenizers:
+    name = loaded.capabilities.model
+    folder = headlines.FOLDER if name == headlines.NAME else Path(name)
+    return tokenizers(folder) if folder.is_dir() else Tokenizers(loaded.tokenizer, loaded.tokenizer)

@@ -15,6 +15,8 @@ from backend.encoder_decoder.beam_search import Beams, Hypothesis, beam_search
 from backend.encoder_decoder.model import SharedWriter, Writer
 from backend.failure import advice
 from backend.inference.control import Control
+from backend.models.adapters import Adapter
+from backend.models.pool import Loaded
 from backend.refused import Refused
 from backend.settings import RunSettings
 from backend.steps import Finish, Progress, Reason, Searching, Step
@@ -40,9 +42,16 @@ class _Read:
 
 
 def stream(
-    shared: SharedWriter, settings: RunSettings, control: Control, progress: bool
+    loaded: Loaded, adapter: Adapter | None, settings: RunSettings, control: Control, progress: bool
 ) -> Iterator[Progress | Step | Finish]:
     """As `Lab.stream`; the steps come when the search has ended."""
+    yield from written(SharedWriter.of(loaded, adapter), settings, control, progress)
+
+
+def written(
+    shared: SharedWriter, settings: RunSettings, control: Control, progress: bool
+) -> Iterator[Progress | Step | Finish]:
+    """The same by a writer."""
     aimed = _aimed(shared.writer, settings)
     try:
         yield from _written(shared, settings, control, progress, aimed)

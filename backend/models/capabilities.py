@@ -68,13 +68,15 @@ def describe(
     """
     config = model.config
     heads, width = config.num_attention_heads, config.hidden_size
+    # What an encoder-decoder calls its decoder's.
+    layers = getattr(config, "decoder_layers", None) or getattr(config, "num_decoder_layers", None)
     family = families.get(config.model_type)
     rope = family.rotation(config) if family else None
     return Capabilities(
         model=name,
         family=config.model_type,
-        layers=config.num_hidden_layers,
-        heads=heads,
+        layers=layers or config.num_hidden_layers,
+        heads=getattr(config, "decoder_attention_heads", None) or heads,
         kv_heads=getattr(config, "num_key_value_heads", None) or heads,
         head_dim=head_dim(config),
         width=width,

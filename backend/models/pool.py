@@ -116,7 +116,8 @@ class Models:
         with slot.lock:
             if slot.loaded is None:
                 slot.loaded = self._load(key)
-            if adapter is None:
+            # A decoder's LoRA becomes part of a copy of its own: see `backend/encoder_decoder/model.py`.
+            if adapter is None or slot.loaded.capabilities.encoder_decoder:
                 return slot.loaded
             folder = adapter.resolve()
             if folder not in slot.loras:

@@ -9,7 +9,7 @@
   let back = null;
 
   // Whether the server knows this page; null where it does not answer.
-  const here = () => send(place("here"), { method: "POST", signal: AbortSignal.timeout(5000) })
+  const here = () => send(place("here"), { method: "POST", signal: AbortSignal.timeout(7000) })
     .then((answer) => (answer.ok ? answer.json() : null)).catch(() => null);
   const says = (lost) => document.querySelector(".ll-lost")?.toggleAttribute("hidden", !lost);
   function returned() {
@@ -29,7 +29,8 @@
   }
   async function look() {
     if (back || !window.__gradio_session_hash__) return;
-    const known = await here();
+    // A server that has much to do may miss one question; one that is away misses both, long before it gives runs up.
+    const known = await here() ?? await here();
     if (known === null) returned(); else if (!known) takeUp(known);
   }
   setInterval(look, EVERY);

@@ -2,7 +2,7 @@
 // when any breaks it loads the page anew: what was typed and shown would be lost. Here requests wait for the server to
 // come back, the events that were under way end, and the page takes up what still runs.
 (() => {
-  const send = window.fetch.bind(window), asked = new Set(), readers = new Set();
+  const send = window.fetch.bind(window), asked = new Set(), over = new Set(), readers = new Set();
   const EVERY = 15000, SOON = 1000;
   const pause = (time) => new Promise((resolve) => setTimeout(resolve, time));
   const place = (name) => new URL(`lab/${name}/${window.__gradio_session_hash__}`, document.baseURI);
@@ -65,7 +65,9 @@
         rest = messages.pop();
         if (messages.some((message) => LOST.test(message)) || (done && asked.size)) throw new Error("lost");
         for (const message of messages) {
-          if (message.includes('"process_completed"')) asked.delete(JSON.parse(message.slice(6)).event_id);
+          if (!message.includes('"process_completed"')) continue;
+          const { event_id } = JSON.parse(message.slice(6));
+          if (!asked.delete(event_id)) over.add(event_id);
         }
         if (messages.length || done) return { done, text: messages.map((message) => `${message}\n\n`).join("") };
       }
@@ -97,7 +99,8 @@
   async function join(input, init) {
     const answer = await answered(() => send(input, init));
     const { event_id } = await answer.clone().json().catch(() => ({}));
-    if (event_id) asked.add(event_id);
+    // What failed at once may be over before this answer was read.
+    if (event_id && !over.delete(event_id)) asked.add(event_id);
     return answer;
   }
 

@@ -151,7 +151,7 @@ def _parameters(count: int) -> str:
 def _described(can: Capabilities) -> str:
     name = "SmolLM2-135M-Instruct" if can.model == "embedded" else can.model
     if can.encoder_decoder:
-        return f"{name}, {_parameters(can.parameters)} · reads a text and writes a headline of it · {can.device}"
+        return f"{name}, {_parameters(can.parameters)} · reads a text and writes another · {can.device}"
     trained = f"trained for {can.training_length:,} tokens" if can.training_length else "training length unknown"
     return (
         f"{name}, {_parameters(can.parameters)} · {counted(can.layers, 'layers')} of {counted(can.heads, 'heads')} · "

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import product
 
 import torch
 from torch import Tensor
@@ -26,14 +27,31 @@ class Hypothesis:
 
 @dataclass(frozen=True, slots=True)
 class Beams:
-    """One step of the search. tokens [sources, beams, written]: likeliest first. parents [sources, beams]: which beam
-    of the step before each goes on from. scores [sources, beams]: nats. ended: hypotheses of each source that have
-    drawn EOS so far."""
+    """One step of the search. tokens [sources, beams, written]: likeliest first. scores [sources, beams]: nats. ended:
+    hypotheses of each source so far, best first."""
 
     tokens: Tensor
-    parents: Tensor
     scores: Tensor
     ended: list[list[Hypothesis]]
+
+
+@dataclass
+class _Source:
+    """What was found for one source. most: hypotheses that are kept. open: whether a better one may come."""
+
+    most: int
+    found: list[Hypothesis] = field(default_factory=list)
+    open: bool = True
+
+    def add(self, tokens: Tensor, nats: Tensor, length: int, ended: bool) -> None:
+        """A text of one beam [start and tokens], of a summed score over `length` tokens, EOS included."""
+        self.found.append(Hypothesis(tokens[1:].tolist(), float(nats) / length, ended))
+        self.found.sort(key=lambda each: -each.score)
+        del self.found[self.most :]
+
+    def close_at(self, best: Tensor, length: int) -> None:
+        """Close it where no beam that goes on can be better than the worst found. best: nats of the best of them."""
+        self.open = self.open and (len(self.found) < self.most or float(best) / length > self.found[-1].score)
 
 
 @torch.inference_mode()
@@ -44,95 +62,47 @@ def beam_search(
     cap: int = 128,
     signal: DecoderSignal | None = None,
     targets: Tensor | None = None,
-    penalty: float = 1.0,
 ) -> Iterator[Beams]:
-    """Search as transformers' `generate` does with `num_beams`, `length_penalty` and `early_stopping=False`.
+    """Search as transformers' `generate` does with `num_beams`, `length_penalty=1` and `early_stopping=False`.
 
     sources [b, n]: token ids, padded with the model's own. cap: most tokens, EOS included. targets [b]: wanted lengths,
-    where a signal is given. penalty: exponent of the length that scores are divided by. Yields after each token; the
-    last `Beams` has all hypotheses, at most `beams` for each source, best first.
+    where a signal is given. Yields after each token; the last `Beams` has all hypotheses, at most `beams` for each
+    source.
     """
     config, count = model.config, len(sources)
-    end = config.eos_token_id
     mask = (sources != config.pad_token_id).long()
     encoded = model.get_encoder()(input_ids=sources, attention_mask=mask).last_hidden_state
     state = BaseModelOutput(last_hidden_state=encoded.repeat_interleave(beams, 0))
     mask = mask.repeat_interleave(beams, 0)
     cache = EncoderDecoderCache(DynamicCache(config=config), DynamicCache(config=config))
-    tokens = torch.full((count * beams, 1), config.decoder_start_token_id)
+    tokens = torch.full((count, beams, 1), config.decoder_start_token_id)
     scores = torch.full((count, beams), -torch.inf)
     scores[:, 0] = 0
-    ended: list[list[Hypothesis]] = [[] for _ in range(count)]
-    open_: list[bool] = [True] * count
+    all_found = [_Source(beams) for _ in range(count)]
     if signal is not None:
         signal.targets = None if targets is None else targets.repeat_interleave(beams)
     for length in range(1, cap + 1):
-        out = model(
-            encoder_outputs=state, attention_mask=mask, decoder_input_ids=tokens[:, -1:], past_key_values=cache
-        )
+        last = tokens[..., -1:].flatten(0, 1)
+        out = model(encoder_outputs=state, attention_mask=mask, decoder_input_ids=last, past_key_values=cache)
         logs = out.logits[:, -1].float().log_softmax(-1).view(count, beams, -1)
-        total = scores[..., None] + logs
-        best, flat = total.flatten(1).topk(2 * beams)
+        best, flat = (scores[..., None] + logs).flatten(1).topk(2 * beams)
         parents, drawn = flat // logs.shape[-1], flat % logs.shape[-1]
-        best, parents, drawn = _kept(best, parents, drawn, end, beams, ended, open_, tokens, length, penalty)
-        scores = best
-        rows = (parents + torch.arange(count)[:, None] * beams).flatten()
-        tokens = torch.cat((tokens[rows], drawn.view(-1, 1)), dim=1)
-        cache.reorder_cache(rows)
-        for source in range(count):
-            if open_[source]:
-                open_[source] = _goes_on(ended[source], float(scores[source, 0]), beams, length, penalty)
-        last = length == cap or not any(open_)
-        if last:
-            _cut(ended, open_, tokens.view(count, beams, -1), scores, beams, length, penalty)
-        yield Beams(tokens.view(count, beams, -1)[..., 1:], parents, scores, ended)
-        if last:
+        ends = drawn == config.eos_token_id
+        for row, rank in ends[:, :beams].nonzero().tolist():
+            if all_found[row].open:
+                all_found[row].add(tokens[row, parents[row, rank]], best[row, rank], length, True)
+        # The best that do not end go on, in their order.
+        kept = ends.long().argsort(dim=1, stable=True)[:, :beams]
+        scores, parents, drawn = (each.gather(1, kept) for each in (best, parents, drawn))
+        rows = torch.arange(count)[:, None]
+        tokens = torch.cat((tokens[rows, parents], drawn[..., None]), dim=-1)
+        cache.reorder_cache((parents + rows * beams).flatten())
+        for row, source in enumerate(all_found):
+            source.close_at(scores[row, 0], length)
+        done = length == cap or not any(source.open for source in all_found)
+        for row, beam in product(range(count) if done else (), range(beams)):
+            if all_found[row].open:
+                all_found[row].add(tokens[row, beam], scores[row, beam], length, False)
+        yield Beams(tokens[..., 1:], scores, [source.found for source in all_found])
+        if done:
             return
-
-
-def _kept(
-    best: Tensor,
-    parents: Tensor,
-    drawn: Tensor,
-    end: int,
-    beams: int,
-    ended: list[list[Hypothesis]],
-    open_: list[bool],
-    tokens: Tensor,
-    length: int,
-    penalty: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The `beams` best candidates [sources, beams] that go on; those among the first that end become hypotheses."""
-    is_end = drawn == end
-    for source, rank in is_end[:, :beams].nonzero().tolist():
-        if open_[source]:
-            text = tokens[source * beams + int(parents[source, rank]), 1:].tolist()
-            _add(ended[source], Hypothesis(text, float(best[source, rank]) / length**penalty, True), beams)
-    order = is_end.long().argsort(dim=1, stable=True)[:, :beams]
-    return best.gather(1, order), parents.gather(1, order), drawn.gather(1, order)
-
-
-def _goes_on(found: list[Hypothesis], best: float, beams: int, length: int, penalty: float) -> bool:
-    """Whether a beam that is still open may yet be better than the worst that has ended."""
-    return len(found) < beams or best / length**penalty > found[-1].score
-
-
-def _cut(
-    ended: list[list[Hypothesis]],
-    open_: list[bool],
-    tokens: Tensor,
-    scores: Tensor,
-    beams: int,
-    length: int,
-    penalty: float,
-) -> None:
-    for source, goes_on in enumerate(open_):
-        for beam in range(beams if goes_on else 0):
-            text = tokens[source, beam, 1:].tolist()
-            _add(ended[source], Hypothesis(text, float(scores[source, beam]) / length**penalty, False), beams)
-
-
-def _add(found: list[Hypothesis], one: Hypothesis, most: int) -> None:
-    found.append(one)
-    found.sort(key=lambda each: -each.score)
-    del found[most:]

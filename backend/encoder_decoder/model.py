@@ -90,6 +90,5 @@ _GUARD = threading.Lock()
 
 
 def _tokenizers_of(loaded: Loaded) -> Tokenizers:
-    name = loaded.capabilities.model
-    folder = headlines.FOLDER if name == headlines.NAME else Path(name)
+    folder = Path(headlines.place(loaded.capabilities.model))
     return tokenizers(folder) if folder.is_dir() else Tokenizers(loaded.tokenizer, loaded.tokenizer)

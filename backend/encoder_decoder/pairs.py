@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -69,12 +69,21 @@ class Examples:
     pad: int
 
     @classmethod
-    def of(cls, pairs: Sequence[Pair], tokenizers: Tokenizers, config: Any, longest: int, written: int) -> Examples:
-        """longest, written: most tokens of a source and of a text; longer texts are left out, sources cut."""
+    def of(
+        cls,
+        pairs: Sequence[Pair],
+        tokenizers: Tokenizers,
+        config: Any,
+        longest: int,
+        written: int,
+        left_out: Collection[int] = (),
+    ) -> Examples:
+        """longest, written: most tokens of a source and of a text; longer texts are left out, sources cut. left_out:
+        lengths of texts that are left out too."""
         rows = []
         for pair in pairs:
             labels = tokenizers.written(pair.text)
-            if 0 < len(labels) <= written:
+            if 0 < len(labels) <= written and len(labels) not in left_out:
                 ids = tokenizers.read(pair.source, longest)
                 row = {"input_ids": ids, "labels": [*labels, config.eos_token_id]}
                 rows.append(row | {"length": len(ids) + 2 * len(labels)})

@@ -8,14 +8,10 @@ from backend.families.base import EncoderDecoder
 
 if TYPE_CHECKING:
     from torch import nn
-    from transformers import PreTrainedModel
 
 
 class Bart(EncoderDecoder):
     name = "bart"
-
-    def decoder(self, model: PreTrainedModel) -> nn.Module:
-        return model.get_decoder()
 
     def to_source(self, decoder: nn.Module) -> nn.Module:
         return decoder.layers[-1].encoder_attn

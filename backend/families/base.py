@@ -75,9 +75,9 @@ class EncoderDecoder(ABC):
 
     name: ClassVar[str]
 
-    @abstractmethod
     def decoder(self, model: PreTrainedModel) -> nn.Module:
         """The decoder, which takes `input_ids` or `inputs_embeds`."""
+        return model.get_decoder()
 
     @abstractmethod
     def to_source(self, decoder: nn.Module) -> nn.Module:

@@ -8,14 +8,10 @@ from backend.families.base import EncoderDecoder
 
 if TYPE_CHECKING:
     from torch import nn
-    from transformers import PreTrainedModel
 
 
 class T5(EncoderDecoder):
     name = "t5"
-
-    def decoder(self, model: PreTrainedModel) -> nn.Module:
-        return model.get_decoder()
 
     def to_source(self, decoder: nn.Module) -> nn.Module:
         return decoder.block[-1].layer[1].EncDecAttention

@@ -3,8 +3,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from backend.methods.ldpe import Ldpe
 from backend.methods.signal import SignalMethod
-from backend.methods.sinusoid import sinusoid
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -19,13 +19,12 @@ class Rpe(SignalMethod):
     causal = False
 
     def rows(self, response: Tensor, target: int | Tensor, width: int) -> Tensor:
-        """The sinusoid of the symbols still to come, 1 at the last one and past the target."""
-        return sinusoid((target + 1 - response).clamp(min=1), width)
+        """LDPE's countdown, 1 at the last symbol and past the target."""
+        return Ldpe().rows(response, target, width)
 
     def training_rows(self, response: Tensor, target: int | Tensor, width: int) -> Tensor:
         """With N(0, 1) added to each count, rounded."""
         import torch
 
-        count = target + 1 - response
-        noise = torch.randn(count.shape, dtype=torch.float64, device=count.device)
-        return sinusoid((count + noise).round().clamp(min=1), width)
+        noise = torch.randn(response.shape, dtype=torch.float64, device=response.device)
+        return self.rows(response - noise.round(), target, width)

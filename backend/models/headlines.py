@@ -22,6 +22,11 @@ SOURCE_TOKENS, RARE = 8_000, 20
 CHARACTERS = "characters"
 
 
+def place(model: str) -> str:
+    """Where transformers finds a model of that name: the lab's own folder, or what the name says."""
+    return str(FOLDER) if model == NAME else model
+
+
 def config(characters: int, width: int = 256, layers: int = 3, dropout: float = 0.1) -> MarianConfig:
     """A Marian with sinusoids as positions, of so many layers on each side and so many target characters."""
     from transformers import MarianConfig

@@ -238,8 +238,7 @@ def _check_sizes(name: str, config: PreTrainedConfig, tokenizer: PreTrainedToken
 
 def _locate(name: str) -> dict[str, Any]:
     """from_pretrained's arguments for where the files are: a folder, the hub, or the hub's cache when offline."""
-    own = {"embedded": embedded.source, headlines.NAME: lambda: str(headlines.FOLDER)}
-    source = own[name]() if name in own else name
+    source = embedded.source() if name == "embedded" else headlines.place(name)
     common: dict[str, Any] = {"pretrained_model_name_or_path": source, "trust_remote_code": False}
     if Path(source).is_dir():
         return common | {"local_files_only": True}

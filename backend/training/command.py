@@ -118,8 +118,7 @@ def _train_on_pairs(options: argparse.Namespace, settings: TrainSettings) -> int
     if not options.data:
         raise Refused("nothing to train on: give --data FILE, JSON lines with a source and a headline")
     found = [pair for file in options.data for pair in pairs.read(file)]
-    folder = str(headlines.FOLDER) if settings.model == headlines.NAME else settings.model
-    writer = model.load(folder)
+    writer = model.load(headlines.place(settings.model))
     adapter = encoder_decoder.train(writer.model, writer.tokenizers, found, settings, options.out, say)
     print(f"adapter in {adapter.path}")
     return 0

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,9 +29,11 @@ from backend.methods import methods
 from backend.methods.signal import SignalMethod, SignalSettings
 from backend.models import adapters, headlines
 from backend.models.adapters import Adapter
+from backend.record import jsonlines
 from backend.training.settings import HeadlineSettings, TrainSettings
+from backend.training.train import LOG, sole
 
-LOG, LEARNED = "training.jsonl", "learned.pt"
+LEARNED = "learned.pt"
 # Checkpoints whose mean the headline model is (001 §3.2), and steps between two of them.
 AVERAGED, EVERY = 10, 50
 VALIDATED = 512
@@ -82,7 +84,13 @@ def _arguments(folder: Path, batch: int, **more: Any) -> Seq2SeqTrainingArgument
 
 
 def _run(trainer: _Trainer, folder: Path) -> None:
-    trainer.train(resume_from_checkpoint=any(folder.glob("checkpoint-*")) or None)
+    with sole(folder):
+        trainer.train(resume_from_checkpoint=any(folder.glob("checkpoint-*")) or None)
+
+
+def _log(file: Path, lines: Iterable[Any]) -> None:
+    file.unlink(missing_ok=True)
+    jsonlines.append(file, lines)
 
 
 def train_base(
@@ -133,7 +141,7 @@ def finish_base(folder: Path, out: Path) -> Path:
     source.save_pretrained(out)
     target.save_pretrained(out / headlines.CHARACTERS)
     log = json.loads((checkpoints[-1] / "trainer_state.json").read_text("utf-8"))["log_history"]
-    (out / LOG).write_text("".join(json.dumps(line) + "\n" for line in log if "eval_loss" in line))
+    _log(out / LOG, (line for line in log if "eval_loss" in line))
     return out
 
 
@@ -163,8 +171,9 @@ def train(
     """
     set_seed(settings.seed)
     folder = out.with_name(out.name + ".training")
-    left = [pair for pair in pairs if len(tokenizers.written(pair.text)) not in settings.left_out]
-    found = Examples.of(left, tokenizers, model.config, settings.longest_prompt, settings.longest)
+    found = Examples.of(
+        pairs, tokenizers, model.config, settings.longest_prompt, settings.longest, settings.left_out
+    )
     lengths = [len(row["labels"]) - 1 for row in found.rows]
     signal = None
     if isinstance(methods[settings.method], SignalMethod):
@@ -192,7 +201,7 @@ def train(
     trainer = _Trainer(model=lora, args=arguments, train_dataset=found, data_collator=found.batch)
     trainer.signal = signal
     _run(trainer, folder)
-    (folder / LOG).write_text("".join(json.dumps(line) + "\n" for line in trainer.state.log_history))
+    _log(folder / LOG, trainer.state.log_history)
     learned = tuple(signal.learned.tolist()) if signal is not None and signal.learned is not None else ()
     kept = replace(signal.settings, learned=learned) if signal is not None else None
     return adapters.save(out, lora.half(), kept, settings.model)

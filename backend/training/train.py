@@ -97,7 +97,7 @@ def train(
     card. ValueError where no sample fits, or where another training writes there.
     """
     folder = out.with_name(out.name + ".training")
-    with _sole(folder):
+    with sole(folder):
         run = _Run(loaded, samples, settings, folder)
         for line in run.steps():
             if run.accelerator.is_main_process:
@@ -110,7 +110,7 @@ def train(
 
 
 @contextmanager
-def _sole(folder: Path) -> Iterator[None]:
+def sole(folder: Path) -> Iterator[None]:
     """The folder for one training alone, of however many processes. ValueError where another has it."""
     from accelerate import Accelerator
 

@@ -133,8 +133,7 @@ def _writer(options: Any, row: str) -> Writer:
 def _texts(writer: Writer, asked: Sequence[Pair], targets: Sequence[int] | None, beams: int) -> list[dict[str, Any]]:
     """What is written of each source: its text, tokens, and whether it drew its end."""
     sources = [pair.source for pair in asked]
-    steered = None if writer.signal is None else targets
-    found = many.search(writer, sources, steered, beams, CAP, LONGEST_SOURCE)
+    found = many.search(writer, sources, targets, beams, CAP, LONGEST_SOURCE)
     best = [hypotheses[0] for hypotheses in found]
     return [{"text": writer.text(one.tokens), "tokens": one.tokens, "ended": one.ended} for one in best]
 
@@ -149,12 +148,14 @@ def _asked(
     writer: Writer,
     free: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
+    # Without control every target gives the same texts.
+    write = partial(_texts, writer, asked, beams=beams) if row != FREE else lambda _: free
     references = [pair.text for pair in asked]
     known = [dictionary | set(measure.spoken(pair.source)) for pair in asked]
     at: dict[str, Any] = {}
     joint: list[list[bool]] = []
     for target in TARGETS:
-        written = _texts(writer, asked, [target] * len(asked), beams)
+        written = write([target] * len(asked))
         lengths = np.array([len(one["tokens"]) for one in written])
         found: dict[str, Any] = {"variance": bounded(np.mean, (lengths - target) ** 2.0).keys("mean")}
         found["recall"] = _recall([one["text"] for one in written], references)
@@ -169,11 +170,11 @@ def _asked(
         at[str(target)] = found
     say(counted(row, "headlines", len(TARGETS) * len(asked), len(TARGETS) * len(asked), "not written"))
     ranked = _reranked(writer, asked) if row in RERANKED else None
-    own = _texts(writer, asked, [len(one["tokens"]) for one in free], beams)
+    own = write([len(one["tokens"]) for one in free])
     recalls = [
         [each["rouge1"] for each in rouge_recalls([one["text"] for one in texts], references)] for texts in (own, free)
     ]
-    like = _texts(writer, asked, [len(writer.tokenizers.written(text)) for text in references], beams)
+    like = write([len(writer.tokenizers.written(text)) for text in references])
     return {
         "at": at,
         "joint": bounded(np.mean, np.mean(joint, axis=0)).keys("mean"),

@@ -234,7 +234,7 @@ def test_left_out_lengths_are_not_trained_on(folder, tmp_path):
     asked = TrainSettings(
         method="ldpe", model=str(folder / "base"), samples=8, budget=100, rank=2, left_out=tuple(sorted(lengths)[1:])
     )
-    writer = load(folder / "base")
+    writer = load(str(folder / "base"))
     adapter = train(writer.model, writer.tokenizers, PAIRS, asked, tmp_path / "left", said.append)
     assert adapter.settings.lengths == (min(lengths), min(lengths))
 
@@ -258,7 +258,7 @@ def folder(tmp_path_factory):
     top = tmp_path_factory.mktemp("model")
     small = HeadlineSettings(steps=4, batch=8, width=64, layers=1, warmup=2)
     train_base(PAIRS, PAIRS[:8], small, top / "base", lambda _: None)
-    writer = load(top / "base")
+    writer = load(str(top / "base"))
     asked = TrainSettings(method="ldpe", model=str(top / "base"), samples=32, budget=200, rank=2, gain=1.0)
     train(writer.model, writer.tokenizers, PAIRS, asked, top / "ldpe", lambda _: None)
     return top
@@ -266,7 +266,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def shared(folder):
-    return SharedWriter(load(folder / "base", Adapter.load(folder / "ldpe")), threading.Lock())
+    return SharedWriter(load(str(folder / "base"), Adapter.load(folder / "ldpe")), threading.Lock())
 
 
 def ask(**more):
@@ -359,7 +359,7 @@ def test_training_goes_on_as_if_it_had_not_stopped(folder, tmp_path, monkeypatch
     )
 
     def trained(name):
-        writer = load(folder / "base")
+        writer = load(str(folder / "base"))
         return train(writer.model, writer.tokenizers, PAIRS, asked, tmp_path / name, lambda _: None)
 
     whole = trained("whole")
@@ -427,6 +427,23 @@ def test_training_says_what_it_lacks_and_which_models_a_method_is_for(folder, tm
     assert "JSON lines with a source and a headline" in capsys.readouterr().err
     assert main(["train", "--method", "lc", "--data", "x.jsonl", *out]) == WRONG
     assert "that have an encoder" in capsys.readouterr().err
+    assert main(["train", "--model", str(folder / "base"), "--method", "mnt_ldpe", *out]) == WRONG
+    assert "without an encoder" in capsys.readouterr().err
+    file = tmp_path / "pairs.jsonl"
+    file.write_text(json.dumps({"source": "a tool", "headline": "a tool"}))
+    short = ["train", "--model", str(folder / "base"), "--method", "ldpe", "--longest", "1", "--data", str(file)]
+    assert main([*short, *out]) == WRONG
+    assert "no pair fits" in capsys.readouterr().err
+    with pytest.raises(Refused, match="there is no folder"):
+        load(str(tmp_path / "none"))
+    with pytest.raises(Refused, match="no encoder that the lab knows"):
+        load("embedded")
+
+
+def test_the_headline_model_is_asked_for_before_it_is_trained(monkeypatch, tmp_path):
+    monkeypatch.setattr(headlines, "FOLDER", tmp_path / "none")
+    with pytest.raises(Refused, match="make headlines"):
+        load(headlines.NAME)
 
 
 # Measures
@@ -471,7 +488,7 @@ def test_the_experiment_measures_every_row_beside_the_free_one(folder, tmp_path)
         (data / f"{split}.jsonl").write_text("\n".join(lines))
     parts.mkdir()
     shutil.copytree(folder / "ldpe", parts / "ldpe")
-    writer = load(folder / "base")
+    writer = load(str(folder / "base"))
     free = TrainSettings(method="none", model=str(folder / "base"), samples=8, budget=100, rank=2)
     train(writer.model, writer.tokenizers, PAIRS, free, parts / "none", lambda _: None)
     experiment = experiments["headline_lengths"]

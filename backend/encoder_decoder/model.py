@@ -9,20 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedModel
+from transformers import PreTrainedModel
 
 from backend.encoder_decoder.pairs import Tokenizers
 from backend.encoder_decoder.signal import DecoderSignal
 from backend.families import encoder_decoders
 from backend.models import headlines
 from backend.models.adapters import Adapter
-from backend.models.pool import Loaded
+from backend.models.pool import Loaded, Models
 from backend.refused import Refused
 
 
 @dataclass(frozen=True)
 class Writer:
-    """A model in float32 for one method. signal: what the method shows, None for a model that is not steered."""
+    """A model in float32 on the CPU for one method. signal: what the method shows, None for a model that is not steered."""
 
     model: PreTrainedModel
     tokenizers: Tokenizers
@@ -33,13 +33,14 @@ class Writer:
         return self.tokenizers.target.decode(tokens, skip_special_tokens=True)
 
 
-def load(folder: str | Path, adapter: Adapter | None = None) -> Writer:
-    """A model from a folder or the hub, with an adapter. ValueError for another family."""
-    model = AutoModelForSeq2SeqLM.from_pretrained(folder, dtype="float32", trust_remote_code=False)
-    if encoder_decoders.get(model.config.model_type) is None:
+def load(name: str, adapter: Adapter | None = None) -> Writer:
+    """A model by its name, on the allow-list or not, with an adapter. Raises ModelError as `Models.load` does, ValueError
+    for a model without an encoder."""
+    loaded = Models([name]).load(name, "fp32")
+    if not loaded.capabilities.encoder_decoder:
         known = ", ".join(encoder_decoders.names())
-        raise Refused(f"{model.config.model_type} is no encoder-decoder that the lab knows: choose one of {known}")
-    return writer(model, tokenizers(folder), adapter)
+        raise Refused(f"{loaded.capabilities.family} has no encoder that the lab knows: choose a model of {known}")
+    return writer(loaded.model, _tokenizers_of(loaded), adapter)
 
 
 def writer(model: PreTrainedModel, tokenizers: Tokenizers, adapter: Adapter | None = None) -> Writer:
@@ -51,18 +52,10 @@ def writer(model: PreTrainedModel, tokenizers: Tokenizers, adapter: Adapter | No
         model = PeftModel.from_pretrained(model, adapter.path).merge_and_unload()
         signal = DecoderSignal(model, adapter.settings) if adapter.settings else None
     model.set_attn_implementation("eager")
-    model.eval().requires_grad_(False)
+    model.float().cpu().eval().requires_grad_(False)
     if signal is not None:
         signal.eval()
     return Writer(model, tokenizers, signal)
-
-
-def tokenizers(folder: str | Path) -> Tokenizers:
-    """Of a model's folder; a model that names no other for what it writes has one for both."""
-    if (Path(folder) / headlines.CHARACTERS).is_dir():
-        return Tokenizers(*headlines.tokenizers(Path(folder)))
-    shared = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    return Tokenizers(shared, shared)
 
 
 @dataclass(frozen=True)
@@ -74,13 +67,12 @@ class SharedWriter:
 
     @classmethod
     def of(cls, loaded: Loaded, adapter: Adapter | None) -> SharedWriter:
-        """A copy of a loaded model in float32, whose products are fast on every device, with the adapter; made once for
-        as long as the model stays loaded."""
+        """A copy of a loaded model, with the adapter; made once for as long as the model stays loaded."""
         with _GUARD:
             made = _WRITERS.setdefault(loaded.model, {})
             path = adapter.path if adapter else None
             if path not in made:
-                copy = writer(deepcopy(loaded.model).float(), _tokenizers_of(loaded), adapter)
+                copy = writer(deepcopy(loaded.model), _tokenizers_of(loaded), adapter)
                 made[path] = cls(copy, threading.Lock())
             return made[path]
 
@@ -90,5 +82,8 @@ _GUARD = threading.Lock()
 
 
 def _tokenizers_of(loaded: Loaded) -> Tokenizers:
+    """A model whose folder has no other for what it writes has one for both."""
     folder = Path(headlines.place(loaded.capabilities.model))
-    return tokenizers(folder) if folder.is_dir() else Tokenizers(loaded.tokenizer, loaded.tokenizer)
+    if (folder / headlines.CHARACTERS).is_dir():
+        return Tokenizers(*headlines.tokenizers(folder))
+    return Tokenizers(loaded.tokenizer, loaded.tokenizer)

@@ -13,6 +13,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from backend.record import jsonlines
+from backend.refused import Refused
 
 IGNORED = -100
 
@@ -87,6 +88,8 @@ class Examples:
                 ids = tokenizers.read(pair.source, longest)
                 row = {"input_ids": ids, "labels": [*labels, config.eos_token_id]}
                 rows.append(row | {"length": len(ids) + 2 * len(labels)})
+        if not rows:
+            raise Refused("no pair fits: give more data, or raise the longest text")
         return cls(rows, config.decoder_start_token_id, config.eos_token_id, config.pad_token_id)
 
     def __len__(self) -> int:

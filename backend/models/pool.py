@@ -242,6 +242,8 @@ def _locate(name: str) -> dict[str, Any]:
     common: dict[str, Any] = {"pretrained_model_name_or_path": source, "trust_remote_code": False}
     if Path(source).is_dir():
         return common | {"local_files_only": True}
+    if name == headlines.NAME:
+        raise ModelError("the headline model is not there yet: train it with `make headlines`")
     if Path(source).is_absolute() or source.startswith("."):
         raise ModelError(f"there is no folder '{source}': give one that holds a model saved by transformers")
     reachable = _reachable(source)

@@ -86,10 +86,11 @@ def _train(options: argparse.Namespace) -> int:
     names = {field.name for field in fields(TrainSettings)}
     given = {name: value for name, value in vars(options).items() if name in names}
     settings = TrainSettings(**{**PRESETS.get(options.preset, {}), **given})
-    if _has_encoder(settings.model):
-        return _train_on_pairs(options, settings)
-    if not (methods[settings.method].adapter and methods[settings.method].causal):
+    method, encoder = methods[settings.method], _has_encoder(settings.model)
+    if not (method.encoder_decoder if encoder else method.adapter and method.causal):
         raise Refused(f"{other_models(settings.method)}, as far as training goes: choose another method or model")
+    if encoder:
+        return _train_on_pairs(options, settings)
     if not options.data and not options.hub:
         raise Refused("nothing to train on: give --data FILE (see `python -m backend distill`), or --hub NAME")
     read = corpus(options.data)
@@ -118,7 +119,7 @@ def _train_on_pairs(options: argparse.Namespace, settings: TrainSettings) -> int
     if not options.data:
         raise Refused("nothing to train on: give --data FILE, JSON lines with a source and a headline")
     found = [pair for file in options.data for pair in pairs.read(file)]
-    writer = model.load(headlines.place(settings.model))
+    writer = model.load(settings.model)
     adapter = encoder_decoder.train(writer.model, writer.tokenizers, found, settings, options.out, say)
     print(f"adapter in {adapter.path}")
     return 0

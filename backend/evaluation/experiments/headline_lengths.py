@@ -76,7 +76,7 @@ class HeadlineLengths(Experiment):
         rows = sorted(folder.name for folder in options.parts.iterdir() if (folder / "signal.json").is_file())
         if FREE not in rows:
             raise Refused(f"{options.parts} has no row '{FREE}', beside which others are measured: train it too")
-        base = load(options.model)
+        base = load(str(options.model))
         asking = partial(_asked, base, asked, words, options.beams, say)
         free = _texts(_writer(options, FREE), asked, None, options.beams)
 
@@ -127,7 +127,7 @@ class HeadlineLengths(Experiment):
 
 
 def _writer(options: Any, row: str) -> Writer:
-    return load(options.model, Adapter.load(options.parts / row))
+    return load(str(options.model), Adapter.load(options.parts / row))
 
 
 def _texts(writer: Writer, asked: Sequence[Pair], targets: Sequence[int] | None, beams: int) -> list[dict[str, Any]]:

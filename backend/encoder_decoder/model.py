@@ -22,7 +22,7 @@ from backend.refused import Refused
 
 @dataclass(frozen=True)
 class Writer:
-    """A model in float32 on the CPU for one method. signal: what the method shows, None for a model that is not steered."""
+    """A model in float32 on the CPU for one method. signal: what the method shows, None for one that is not steered."""
 
     model: PreTrainedModel
     tokenizers: Tokenizers
@@ -34,8 +34,8 @@ class Writer:
 
 
 def load(name: str, adapter: Adapter | None = None) -> Writer:
-    """A model by its name, on the allow-list or not, with an adapter. Raises ModelError as `Models.load` does, ValueError
-    for a model without an encoder."""
+    """A model by its name, on the allow-list or not, with an adapter. Raises ModelError as `Models.load` does, and
+    ValueError for a model without an encoder."""
     loaded = Models([name]).load(name, "fp32")
     if not loaded.capabilities.encoder_decoder:
         known = ", ".join(encoder_decoders.names())

@@ -408,7 +408,7 @@ def test_a_run_goes_on_that_began_before_a_setting_was_known(tmp_path):
 
 def test_a_folder_is_one_trainings_at_a_time(tmp_path):
     given = (tiny_loaded(), letters(), quick(samples=2), tmp_path / "t")
-    with training._sole(tmp_path / "t.training"), pytest.raises(ValueError, match="another training writes to"):
+    with training.sole(tmp_path / "t.training"), pytest.raises(ValueError, match="another training writes to"):
         training.train(*given)
     assert training.train(*given).path == tmp_path / "t"
 

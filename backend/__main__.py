@@ -2,6 +2,7 @@
 
     python -m backend generate --prompt "Why is the sky blue?" --target 60 --pic dynamic --ratio 4 --lambda-window 512
     python -m backend generate --prompt - --json < question.txt
+    python -m backend sweep --prompts questions.csv --methods ldpe prompted --targets 20 60 --out table.csv
     python -m backend capabilities --model embedded
     python -m backend distill --out corpus.jsonl
     python -m backend train --method ldpe --data corpus.jsonl --out assets/adapters/ldpe
@@ -29,7 +30,7 @@ from pydantic import ValidationError
 from backend.refused import Refused
 from backend.settings import Method, RunSettings, Watch, counted
 from backend.steps import Finish, Step
-from backend.terminal import WRONG, Parser, StatusLine, carries, let_any_text_through, typed
+from backend.terminal import WRONG, Parser, StatusLine, carries, let_any_text_through, say, typed
 from backend.training import command as training
 from backend.training import publish
 
@@ -51,6 +52,8 @@ def parser(evaluates: bool = True) -> Parser:
     _add_settings(generate)
     generate.add_argument("--json", action="store_true", help="one JSON document a line: every step, then the finish")
     generate.add_argument("--save", type=Path, metavar="FILE", help="save the run as a trace (.json or .json.gz)")
+    swept = commands.add_parser("sweep", help="run prompts × methods × targets × seeds", allow_abbrev=False)
+    _add_sweep(swept)
     describe = commands.add_parser("capabilities", help="say what a model is and allows, as JSON", allow_abbrev=False)
     describe.set_defaults(run=_capabilities)
     for name in ("model", "precision"):
@@ -65,12 +68,25 @@ def parser(evaluates: bool = True) -> Parser:
     report = commands.add_parser("report", help="write assets/results/README.md of the results", allow_abbrev=False)
     report.set_defaults(run=_report)
     publish.add(commands)
-    for command in (generate, describe):
+    for command in (generate, swept, describe):
         command.add_argument("--models", type=Path, metavar="FILE", help="more allowed models: a JSON list of names")
         command.add_argument(
             "--allow-model", action="append", default=[], metavar="NAME", help="one more: a hub id or a local folder"
         )
     return main
+
+
+def _add_sweep(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(run=_sweep)
+    command.add_argument("--prompts", type=Path, required=True, metavar="FILE", help="CSV, JSON lines, or one a line")
+    command.add_argument("--methods", nargs="+", required=True, metavar="METHOD", help="how the length is steered")
+    command.add_argument("--targets", nargs="+", type=int, default=[100], metavar="N", help="wanted lengths (100)")
+    command.add_argument("--seeds", nargs="+", type=int, default=[0], metavar="N", help="of sampling (0)")
+    command.add_argument("--out", type=Path, required=True, metavar="FILE", help="the table, a CSV; goes on with it")
+    command.add_argument("--chart", type=Path, metavar="FILE", help="lengths by target, as an HTML file")
+    for name in RunSettings.model_fields:
+        if name not in ("prompt", "method", "target", "limit", "seed", "watch", "earlier"):
+            _add_field(command, name)
 
 
 def _add_settings(command: argparse.ArgumentParser) -> None:
@@ -166,6 +182,22 @@ def _generate(options: argparse.Namespace) -> int:
     if finish.reason == "error":
         return FAILED
     return STOPPED if finish.reason == "stopped" else 0
+
+
+def _sweep(options: argparse.Namespace) -> int:
+    from backend import sweep
+
+    shared = {name: getattr(options, name) for name in RunSettings.model_fields if hasattr(options, name)}
+    asked = sweep.cases(sweep.prompts(options.prompts), options.methods, options.targets, options.seeds, **shared)
+    for file in filter(None, (options.out, options.chart)):
+        if not file.absolute().parent.is_dir() or file.is_dir():
+            raise Refused(f"{file} cannot be written: name a file in a folder that exists")
+    table = sweep.sweep(_lab(options), asked, options.out, say)
+    if options.chart:
+        sweep.chart(table).write_html(options.chart, include_plotlyjs=True)
+    for line in sweep.summary(table):
+        print(line)
+    return 0
 
 
 def _heeding(options: argparse.Namespace) -> dict[str, Method]:

@@ -24,13 +24,13 @@ def csv_table(steps: Sequence[Step]) -> str:
     layers = max((len(step.entropy) for step in steps if step.entropy is not None), default=0)
     writer.writerow([*COLUMNS, *(f"entropy_layer_{layer}" for layer in range(layers))])
     for step in steps:
-        cells = [_guarded(getattr(step, name)) for name in COLUMNS]
+        cells = [guarded(getattr(step, name)) for name in COLUMNS]
         entropy = [""] * layers if step.entropy is None else [f"{h:.4g}" for h in step.entropy.mean(axis=1)]
         writer.writerow(cells + entropy)
     return table.getvalue()
 
 
-def _guarded(cell: Any) -> Any:
+def guarded(cell: Any) -> Any:
     """Text that a spreadsheet would run as a formula gets an apostrophe in front; numbers stay."""
     if isinstance(cell, str) and cell.lstrip().startswith(FORMULA_STARTS):
         return f"'{cell}"

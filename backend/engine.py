@@ -31,7 +31,7 @@ from backend.models.capabilities import Capabilities
 from backend.models.checks import check
 from backend.models.embedded import BUILDING
 from backend.models.pool import Loaded, Models
-from backend.positions import policy_of
+from backend.positions import heeds_limit, policies, policy_of
 from backend.refused import Refused
 from backend.settings import RunSettings
 from backend.steps import Finish, Logits, Prefilling, Progress, Reading, Reason, Step
@@ -374,6 +374,9 @@ class _Run:
     def _notes(self, reason: Reason) -> Iterator[str]:
         if self.landing is not None and reason in ("eos", "cap") and not self.landing.planned:
             yield "landing found no sentence that ends near the target"
+        asked = self.settings
+        if asked.window is not None and asked.distance_limit != "window" and not heeds_limit(asked):
+            yield f"the distance limit did nothing: {policies[asked.pic].label} bounds distances by itself"
         trained = self.runner.capabilities.training_length
         total = len(self.ids) + self.response.tokens
         if trained and total > trained:

@@ -176,6 +176,7 @@ def test_settings_that_give_another_text_are_noticed(folder, change):
     ({"width": "wide"}, "width"),
     ({"more": 1}, "more"),
     ({"signal": {"kind": "ldpe"}}, "signal"),
+    ({"method": "nothing"}, "no length method 'nothing'"),
 ])
 def test_a_changed_signal_file_is_refused(folder, change, says):
     stored = json.loads((folder / "signal.json").read_text())

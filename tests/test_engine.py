@@ -695,3 +695,9 @@ def test_layers_and_heads_the_model_lacks_are_refused(lab):
     for watch in (Watch(layer=30), Watch(head=9)):
         with pytest.raises(ValueError, match="30 layers of 9 heads"):
             next(iter(lab.stream(RunSettings(prompt="Hi", watch=watch))))
+
+
+def test_a_distance_limit_that_does_nothing_is_said(lab):
+    asked = RunSettings(prompt="Why?", pic="streaming_llm", window=16, sinks=2, distance_limit=8, max_new_tokens=2)
+    notes = [list(lab.stream(each))[-1].notes for each in (asked, asked.model_copy(update={"pic": "none"}))]
+    assert notes == [("the distance limit did nothing: StreamingLLM bounds distances by itself",), ()]

@@ -14,7 +14,7 @@ from policies import POLICIES, any_policy, asking
 from transformers import PreTrainedModel
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
-from backend.positions import policy_of
+from backend.positions import heeds_limit, policy_of
 from backend.positions.rope import Rope
 from backend.positions.yarn import Yarn
 from backend.settings import RunSettings
@@ -194,3 +194,21 @@ def test_yarn_is_transformers_own(tiny):
     found = Yarn(8.0).rope(tiny("llama", max_position_embeddings=512).config)
     torch.testing.assert_close(found.inv_freq, own.inv_freq, rtol=1e-6, atol=0)
     assert found.scaling == own.scaling > 1
+
+
+@pytest.mark.parametrize(
+    ("chosen", "heeded"),
+    [
+        ({"window": 64}, True),
+        ({"window": 64, "pic": "naive", "ratio": 2}, True),
+        ({}, False),
+        ({"window": 64, "pic": "streaming_llm"}, False),
+        ({"window": 64, "pic": "dual_chunk", "recent": 16}, False),
+    ],
+)
+def test_policies_that_bound_distances_themselves_heed_no_limit(chosen, heeded):
+    asked = RunSettings(prompt="p", **chosen)
+    assert heeds_limit(asked) == heeded
+    if not heeded:
+        limits = {policy_of(asked.model_copy(update={"distance_limit": limit})) for limit in ("off", 16, "window")}
+        assert len(limits) == 1

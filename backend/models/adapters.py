@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from safetensors import SafetensorError, safe_open
 
 from backend.methods import methods
@@ -64,6 +64,13 @@ class _SignalFile(BaseModel):
     longform: LongformSettings | None = None
     # Where signal and positions tell of another one.
     method: str | None = None
+
+    @field_validator("method")
+    @classmethod
+    def _method_is_known(cls, method: str | None) -> str | None:
+        if method is not None and method not in methods:
+            raise ValueError(f"there is no length method {method!r}")
+        return method
 
 
 VERSION: int = _SignalFile.model_fields["version"].default

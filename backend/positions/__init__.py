@@ -10,7 +10,7 @@ from backend.positions.lambda_window import LambdaWindow
 from backend.positions.plain import Plain
 from backend.registry import Registry
 
-__all__ = ["LambdaWindow", "Plain", "PositionPolicy", "Span", "policies", "policy_of"]
+__all__ = ["LambdaWindow", "Plain", "PositionPolicy", "Span", "heeds_limit", "policies", "policy_of"]
 
 policies = Registry("backend.positions", PositionPolicy)
 
@@ -40,3 +40,8 @@ def policy_of(settings: Asked) -> PositionPolicy:
     asked = settings.distance_limit if chosen.limitable else "off"
     limit = float({"window": settings.window, "off": math.inf}[asked] if isinstance(asked, str) else asked)
     return LambdaWindow(chosen.beside(settings.sinks), settings.window, settings.sinks, limit)
+
+
+def heeds_limit(settings: Asked) -> bool:
+    """Whether the distance limit acts on a run: policies that bound distances themselves have none."""
+    return isinstance(policy_of(settings), LambdaWindow) and policies[settings.pic].limitable

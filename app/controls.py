@@ -318,7 +318,7 @@ def gates(form: Form, can: Capabilities, missing: Mapping[Any, str | None]) -> d
     window = can.unsupported.get("window", "")
     return {
         form.limit: gr.update(**_limit(missing)),
-        form.method: gr.update(options=method_options(missing)),
+        form.method: gr.update(options=method_options(missing, can)),
         form.pic: gr.update(options=pic_options(can)),
         form.windowed: gr.update(interactive=not window, info=window or None),
         form.window: gr.update(interactive=not window),
@@ -330,13 +330,14 @@ def _limit(missing: Mapping[Any, str | None]) -> dict[str, Any]:
     return {"interactive": not all(reasons), "info": reasons[0] if all(reasons) else None}
 
 
-def method_options(missing: Mapping[Any, str | None]) -> list[dict[str, str]]:
+def method_options(missing: Mapping[Any, str | None], can: Capabilities | None = None) -> list[dict[str, str]]:
     """Options of the length method; those that cannot be used are off, with the reason, and those for another kind of
     models are left out."""
     return [
         {"id": method.name, "label": method.label, "hint": method.summary, "off": missing.get(method.name) or ""}
         for method in methods
         if missing.get(method.name) != adapters.other_models(method.name)
+        and (can is None or method.works_with(can.encoder_decoder))
     ]
 
 

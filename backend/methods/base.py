@@ -49,6 +49,10 @@ class LengthMethod:
     compression: ClassVar[Literal["none", "ntk", "dynamic"] | None] = None
     recipe: ClassVar[tuple[str, ...]] = ()
 
+    def works_with(self, encoder: bool) -> bool:
+        """Whether it works with models that have an encoder, or else with those without."""
+        return self.encoder_decoder if encoder else self.causal
+
     def prompt(self, text: str, wanted: str) -> str:
         """What the model is asked in the place of `text`. wanted: the target with its unit, '20 words'."""
         return text

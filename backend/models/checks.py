@@ -14,7 +14,7 @@ from backend.settings import RunSettings
 def check(settings: RunSettings, capabilities: Capabilities) -> None:
     """ValueError, with the model's own reason, for settings that it does not allow."""
     method = methods[settings.method]
-    if not (method.encoder_decoder if capabilities.encoder_decoder else method.causal):
+    if not method.works_with(capabilities.encoder_decoder):
         raise Refused(f"{other_models(settings.method)}: choose another method, or another model")
     asked = {
         "model": True,

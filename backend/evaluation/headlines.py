@@ -8,6 +8,8 @@ from collections.abc import Collection, Sequence
 from backend.evaluation.quality import stemmed
 
 TOLERANCE, CHANCE = 1, 0.05
+# Of the references 0.4 % say more than one word again, and 5.5 % take fewer of their words from the source.
+AGAIN, OF_SOURCE = 1, 1 / 3
 # Articles, prepositions and conjunctions, after which more is to come.
 FUNCTION_WORDS = frozenset(
     "a an the about above across after against along amid among around as at before behind below beneath beside "
@@ -46,10 +48,20 @@ def _closed(text: str) -> bool:
     return not still_open and text.count('"') % 2 == 0 and text.count("“") == text.count("”")
 
 
-def joint(text: str, ended: bool, target: int, chance: float, known: Collection[str]) -> bool:
-    """Length within a character, an end that was drawn, a complete headline, and a model without control that would
-    end there with at least 5 % chance."""
-    return ended and abs(len(text) - target) <= TOLERANCE and chance >= CHANCE and complete(text, known)
+def sensible(text: str, source: str) -> bool:
+    """Whether a headline says no more than one of its words again, and takes a third of them from its source; stems
+    count, and articles, prepositions and conjunctions do not."""
+    said = [stemmed(word) for word in spoken(text) if word not in FUNCTION_WORDS]
+    of_source = {stemmed(word) for word in spoken(source)}
+    different = set(said)
+    return len(said) - len(different) <= AGAIN and len(different & of_source) >= OF_SOURCE * max(1, len(different))
+
+
+def joint(text: str, ended: bool, target: int, chance: float, known: Collection[str], source: str) -> bool:
+    """Length within a character, an end that was drawn, a complete and sensible headline, and a model without control
+    that would end there with at least 5 % chance."""
+    fits = ended and abs(len(text) - target) <= TOLERANCE and chance >= CHANCE
+    return fits and complete(text, known) and sensible(text, source)
 
 
 def reranked(texts: Sequence[str], source: str) -> int:

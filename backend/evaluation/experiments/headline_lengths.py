@@ -2,7 +2,8 @@
 
     python -m backend evaluate headline_lengths --data DATA/headlines --parts .cache/headlines/parts
 
-All rows start from one model without control and were trained on as many updates. A row is a folder of `parts`.
+All rows start from one model without control and were trained on as many updates. A row is an adapter of the headline
+model in assets/adapters, or a folder of `parts`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from pydantic import Field
+from scipy.stats import ttest_rel
 
 from backend.encoder_decoder import many, pairs
 from backend.encoder_decoder.model import Writer, load
@@ -25,7 +27,8 @@ from backend.evaluation.experiment import Case, Experiment, Flags, Plan, Results
 from backend.evaluation.markdown import UNKNOWN, decimal, estimate, fine, listed, percent, table
 from backend.evaluation.quality import RECALLED, bert_score, corpus_bleu, rouge_recalls
 from backend.measures.bootstrap import Bounded, bounded, difference, ratio
-from backend.models import headlines
+from backend.methods import methods
+from backend.models import adapters, headlines
 from backend.models.adapters import Adapter
 from backend.record import jsonlines
 from backend.record.results import RESULTS, counted
@@ -45,6 +48,10 @@ IN_001 = {
 }  # fmt: skip
 # Rows whose best of a wide search are ranked by the source's words, at which target.
 RERANKED, WIDE, BETWEEN = ("ldpe", "lrpe+pe"), 20, 50
+# Signed errors in characters, and lengths of references, from and up to.
+ERRORS = (("shorter", -999, -6), ("−5 to −2", -5, -2), ("−1", -1, -1), ("0", 0, 0), ("+1", 1, 1), ("+2 to +5", 2, 5),
+          ("longer", 6, 999))  # fmt: skip
+BUCKETS = ((1, 30), (31, 45), (46, 60), (61, 999))
 VARIANCE, RECALL = (0, (4, 5, 6)), (1, (1, 4, 7))
 
 
@@ -61,7 +68,7 @@ class HeadlineLengths(Experiment):
 
     class Options(Flags):
         data: Path = Field(description="folder of train.jsonl and test.jsonl")
-        parts: Path = Field(Path(".cache/headlines/parts"), description="folder of adapters, one for each row")
+        parts: Path = Field(Path(".cache/headlines/parts"), description="folder of adapters, one for each further row")
         model: Path = Field(headlines.FOLDER, description="folder of the model without control")
         split: str = Field("test", description="file of the folder that is asked")
         sources: int = Field(300, ge=1, description="sources drawn")
@@ -73,30 +80,37 @@ class HeadlineLengths(Experiment):
         words = {
             word for pair in pairs.read(options.data / "train.jsonl") for word in measure.spoken(pair.text)
         }
-        rows = sorted(folder.name for folder in options.parts.iterdir() if (folder / "signal.json").is_file())
+        rows = _rows(options)
         if FREE not in rows:
             raise Refused(f"{options.parts} has no row '{FREE}', beside which others are measured: train it too")
         base = load(str(options.model))
         asking = partial(_asked, base, asked, words, options.beams, say)
-        free = _texts(_writer(options, FREE), asked, None, options.beams)
+        free = _texts(_writer(options, rows[FREE]), asked, None, options.beams)
 
         def measured(row: str) -> Iterator[Row]:
-            yield {"row": row, **asking(row, _writer(options, row), free)}
+            yield {"row": row, **asking(row, _writer(options, rows[row]), free)}
 
         trained = jsonlines.read(options.model / LOG)[-1:]
         common = {"split": options.split, "sources": len(asked), "beams": options.beams, "targets": TARGETS}
         common |= {"base": {name: line[name] for line in trained for name in ("step", "epoch", "eval_loss")}}
-        return Plan(common, [Case((row,), partial(measured, row)) for row in [FREE, *(r for r in rows if r != FREE)]])
+        common |= {"width": base.model.config.d_model, "lengths": [len(pair.text) for pair in asked]}
+        kept = [
+            measure.complete(p.text, words | set(measure.spoken(p.source))) and measure.sensible(p.text, p.source)
+            for p in asked
+        ]
+        common |= {"references": bounded(np.mean, kept).keys("kept")}
+        return Plan(common, [Case((row,), partial(measured, row)) for row in [FREE, *sorted(rows.keys() - {FREE})]])
 
     def card(self, results: Results) -> Card:
         (result,) = results.values()
         rows, count = result["rows"], result["sources"]
         words = (
-            f"A small Transformer of the lab's own (3 + 3 layers, width 192), trained on descriptions of packages and "
-            f"their one-line synopses; {count} sources of the {result['split']} set, beam {result['beams']}. Every row "
-            "goes on from one model without control, with a LoRA on its decoder and as many updates on the same texts. "
-            "The papers' data and models are other and larger: orders and ratios are what can be compared. Few "
-            "references have 75 characters, so that recall there is beyond what they can tell."
+            f"A small Transformer of the lab's own (3 + 3 layers, width {result['width']}), trained on descriptions of "
+            f"packages and their one-line synopses; {count} sources of the {result['split']} set, beam "
+            f"{result['beams']}. Every row goes on from one model without control, with a LoRA on its decoder and as "
+            "many updates on the same texts. The papers' data and models are other and larger: orders and ratios are "
+            "what can be compared. Few references have 75 characters, so that recall there is beyond what they can "
+            "tell."
         )
         parts = [
             words,
@@ -106,9 +120,10 @@ class HeadlineLengths(Experiment):
             table(["row", *(f"at {target}" for target in TARGETS), "001 at 30, 50, 75"], [_recalls(r) for r in rows]),
             "### Headlines that end well",
             "Of all asked for at 30 to 60 characters: within a character, an end that was drawn, a last word that is "
-            "whole and no article, preposition or conjunction, no bracket or quote open, and a chance of at least 5 % "
-            "that the model without control ends there. Beside it, recall at just the length that the row without "
-            "control wrote, over that row's.",
+            "whole and no article, preposition or conjunction, no bracket or quote open, at most one word said again, "
+            "a third of its words from the source, and a chance of at least 5 % that the model without control ends "
+            f"there. What can be asked of a text alone, {_kept_of(result)} of the references meet. Beside it, recall "
+            "at just the length that the row without control wrote, over that row's.",
             table(["row", "joint rate (95 %)", "recall over the free row's (95 %)"], [_ends(r, count) for r in rows]),
             "### Re-ranked by the source's words (001 table 3)",
             table(
@@ -120,14 +135,34 @@ class HeadlineLengths(Experiment):
                 ["row", "mean error", "its deviation", "ROUGE-1", "ROUGE-2", "ROUGE-L", "BLEU", "BERTScore"],
                 [_references(r) for r in rows],
             ),
+            "### Errors at 50 characters (001 figure 1)",
+            table(["row", *(name for name, *_ in ERRORS)], [_histogram(r) for r in rows]),
+            "### Mean error by the reference's length (003)",
+            table(
+                ["row", *(_bucket(low, high, result["lengths"]) for low, high in BUCKETS)],
+                [_by_length(r, result["lengths"]) for r in rows],
+            ),
+            "### Paired t-tests of the error at the reference's length (003)",
+            table(["rows", "mean difference", "t", "p"], list(_tested(rows))),
             "### Drawn by a seed",
             listed(["row", "asked", "written"], [line for r in rows for line in _drawn(r)]),
         ]
         return Card("\n\n".join(parts), few="" if count >= PROMPTS else f"{count} sources")
 
 
-def _writer(options: Any, row: str) -> Writer:
-    return load(str(options.model), Adapter.load(options.parts / row))
+def _rows(options: Any) -> dict[str, Adapter]:
+    """By name: those that come with the headline model, "+pe" where its own positions stay, and those of `parts`."""
+    found: dict[str, Adapter] = {}
+    for method in methods.names() if options.model == headlines.FOLDER else ():
+        adapter = adapters.find(method, headlines.NAME)
+        if adapter and adapter.settings:
+            found[f"{method}+pe" if adapter.settings.beside else method] = adapter
+    folders = options.parts.iterdir() if options.parts.is_dir() else ()
+    return found | {each.name: Adapter.load(each) for each in folders if (each / adapters.SIGNAL).is_file()}
+
+
+def _writer(options: Any, adapter: Adapter) -> Writer:
+    return load(str(options.model), adapter)
 
 
 def _texts(writer: Writer, asked: Sequence[Pair], targets: Sequence[int] | None, beams: int) -> list[dict[str, Any]]:
@@ -161,8 +196,8 @@ def _asked(
         found["recall"] = _recall([one["text"] for one in written], references)
         chances = many.end_chances(base, [p.source for p in asked], [o["tokens"] for o in written], LONGEST_SOURCE)
         ends = [
-            measure.joint(one["text"], one["ended"], target, chance, words)
-            for one, chance, words in zip(written, chances, known, strict=True)
+            measure.joint(one["text"], one["ended"], target, chance, words, pair.source)
+            for one, chance, words, pair in zip(written, chances, known, asked, strict=True)
         ]
         if target in JOINT:
             joint.append(ends)
@@ -244,6 +279,41 @@ def _ends(row: Mapping[str, Any], count: int) -> list[str]:
         estimate(Bounded.of(row["joint"], "mean"), count, "sources", percent),
         estimate(Bounded.of(row["own_length"], "ratio"), count, "sources"),
     ]
+
+
+def _kept_of(result: Mapping[str, Any]) -> str:
+    return estimate(Bounded.of(result["references"], "kept"), result["sources"], "sources", percent)
+
+
+def _histogram(row: Mapping[str, Any]) -> list[str]:
+    errors = np.array([len(one["text"]) for one in row["at"][str(BETWEEN)]["written"]]) - BETWEEN
+    return [f"`{row['row']}`", *(percent(float(np.mean((errors >= a) & (errors <= b)))) for _, a, b in ERRORS)]
+
+
+def _within(low: int, high: int, lengths: Sequence[int]) -> np.ndarray:
+    return (np.array(lengths) >= low) & (np.array(lengths) <= high)
+
+
+def _bucket(low: int, high: int, lengths: Sequence[int]) -> str:
+    return f"{f'{low} to {high}' if high < 999 else f'{low} and more'} ({int(_within(low, high, lengths).sum())})"
+
+
+def _by_length(row: Mapping[str, Any], lengths: Sequence[int]) -> list[str]:
+    errors = np.array(row["reference_length"]["errors"])
+    within = [errors[_within(low, high, lengths)] for low, high in BUCKETS]
+    return [f"`{row['row']}`", *(decimal(float(each.mean())) if each.size else UNKNOWN for each in within)]
+
+
+def _tested(rows: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
+    """Each row beside the one without control, and PRE beside RPE."""
+    errors = {row["row"]: np.array(row["reference_length"]["errors"]) for row in rows}
+    pairs = [(name, FREE) for name in errors if name != FREE] + [("pre", "rpe")]
+    for one, other in pairs:
+        if one in errors and other in errors:
+            gap = errors[one] - errors[other]
+            found = ttest_rel(errors[one], errors[other]) if gap.std() > 0 else None
+            shown = (f"{found.statistic:.2f}", f"{found.pvalue:.2g}") if found else (UNKNOWN, UNKNOWN)
+            yield [f"`{one}` less `{other}`", decimal(float(gap.mean())), *shown]
 
 
 def _gains(row: Mapping[str, Any], count: int) -> list[str]:

@@ -26,7 +26,7 @@ HUB_ROWS = 100_000
 def add(commands: Any) -> None:
     """Add them to the subparsers of `python -m backend`."""
     _add_train(commands.add_parser("train", help="fine-tune an adapter for a length method", allow_abbrev=False))
-    _add_headlines(commands.add_parser("headlines", help="train the headline model from nothing", allow_abbrev=False))
+    _add_headlines(commands.add_parser("headlines", help="train the headline model", allow_abbrev=False))
     _add_distill(commands.add_parser("distill", help="write a corpus in a model's own words", allow_abbrev=False))
 
 
@@ -61,9 +61,11 @@ def _add_headlines(command: argparse.ArgumentParser) -> None:
     command.set_defaults(run=_headlines)
     command.add_argument("--out", type=Path, required=True, help="folder to write the model to")
     command.add_argument("--data", type=Path, required=True, help="folder of train.jsonl and valid.jsonl")
+    command.add_argument("--note", default="", help="on where the texts are from, for the model card")
     for field in fields(HeadlineSettings):
         flag, default = f"--{field.name.replace('_', '-')}", field.default
-        command.add_argument(flag, type=type(default), default=default, help=f"({default})")
+        kind, shown = (str, "none") if default is None else (type(default), default)
+        command.add_argument(flag, type=kind, default=default, help=f"({shown})")
 
 
 def _add_distill(command: argparse.ArgumentParser) -> None:
@@ -87,10 +89,12 @@ def _train(options: argparse.Namespace) -> int:
     given = {name: value for name, value in vars(options).items() if name in names}
     settings = TrainSettings(**{**PRESETS.get(options.preset, {}), **given})
     method, encoder = methods[settings.method], _has_encoder(settings.model)
-    if not (method.encoder_decoder if encoder else method.adapter and method.causal):
+    if not (method.works_with(encoder) and (encoder or method.adapter)):
         raise Refused(f"{other_models(settings.method)}, as far as training goes: choose another method or model")
     if encoder:
         return _train_on_pairs(options, settings)
+    if settings.beside or settings.left_out:
+        raise Refused("--beside and --left-out are for models that have an encoder: leave them out")
     if not options.data and not options.hub:
         raise Refused("nothing to train on: give --data FILE (see `python -m backend distill`), or --hub NAME")
     read = corpus(options.data)
@@ -116,11 +120,15 @@ def _train_on_pairs(options: argparse.Namespace, settings: TrainSettings) -> int
     from backend.encoder_decoder import model, pairs
     from backend.training import encoder_decoder
 
+    if options.hub or settings.start:
+        raise Refused("--hub and --start are for models without an encoder: give --data FILE alone")
     if not options.data:
         raise Refused("nothing to train on: give --data FILE, JSON lines with a source and a headline")
     found = [pair for file in options.data for pair in pairs.read(file)]
     writer = model.load(settings.model)
-    adapter = encoder_decoder.train(writer.model, writer.tokenizers, found, settings, options.out, say)
+    adapter = encoder_decoder.train(
+        writer.model, writer.tokenizers, found, settings, options.out, say, options.note
+    )
     print(f"adapter in {adapter.path}")
     return 0
 
@@ -131,7 +139,7 @@ def _headlines(options: argparse.Namespace) -> int:
 
     settings = HeadlineSettings(**{field.name: getattr(options, field.name) for field in fields(HeadlineSettings)})
     valid = read(options.data / "valid.jsonl", VALIDATED)
-    train_base(read(options.data / "train.jsonl"), valid, settings, options.out, say)
+    train_base(read(options.data / "train.jsonl"), valid, settings, options.out, say, options.note)
     print(f"model in {options.out}")
     return 0
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,14 @@ import torch
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file
 from torch import Tensor, nn
-from transformers import MarianMTModel, PreTrainedModel, Seq2SeqTrainer, Seq2SeqTrainingArguments, set_seed
+from transformers import (
+    MarianConfig,
+    MarianMTModel,
+    PreTrainedModel,
+    Seq2SeqTrainer,
+    Seq2SeqTrainingArguments,
+    set_seed,
+)
 
 from backend.encoder_decoder.pairs import Examples, Pair, Tokenizers
 from backend.encoder_decoder.signal import DecoderSignal
@@ -30,6 +38,9 @@ from backend.methods.signal import SignalMethod, SignalSettings
 from backend.models import adapters, headlines
 from backend.models.adapters import Adapter
 from backend.record import jsonlines
+from backend.record.provenance import provenance
+from backend.training import headline_card
+from backend.training.budget import RECORD
 from backend.training.settings import HeadlineSettings, TrainSettings
 from backend.training.train import LOG, sole
 
@@ -83,9 +94,12 @@ def _arguments(folder: Path, batch: int, **more: Any) -> Seq2SeqTrainingArgument
     )
 
 
-def _run(trainer: _Trainer, folder: Path) -> None:
+def _run(trainer: _Trainer, folder: Path) -> float:
+    """Train to the end; how many seconds that took."""
+    started = time.monotonic()
     with sole(folder):
         trainer.train(resume_from_checkpoint=any(folder.glob("checkpoint-*")) or None)
+    return time.monotonic() - started
 
 
 def _log(file: Path, lines: Iterable[Any]) -> None:
@@ -94,15 +108,27 @@ def _log(file: Path, lines: Iterable[Any]) -> None:
 
 
 def train_base(
-    pairs: Sequence[Pair], valid: Sequence[Pair], settings: HeadlineSettings, out: Path, report: Callable[[str], None]
+    pairs: Sequence[Pair],
+    valid: Sequence[Pair],
+    settings: HeadlineSettings,
+    out: Path,
+    report: Callable[[str], None],
+    note: str = "",
 ) -> Path:
-    """Train a headline model from nothing, and write its folder at `out`; checkpoints lie in `<out>.training`."""
+    """Train a headline model, and write its folder at `out`; checkpoints lie in `<out>.training`. note: on where the
+    texts are from, for its card."""
     set_seed(settings.seed)
     folder = out.with_name(out.name + ".training")
     folder.mkdir(parents=True, exist_ok=True)
-    tokenizers = _tokenizers(folder, pairs)
-    config = headlines.config(len(tokenizers.target), settings.width, settings.layers, settings.dropout)
+    tokenizers = _tokenizers(folder, pairs, settings.start)
+    if settings.start:
+        config = MarianConfig.from_pretrained(settings.start)
+    else:
+        config = headlines.config(len(tokenizers.target), settings.width, settings.layers, settings.dropout)
     model = MarianMTModel(config)
+    if settings.start:
+        # Not `from_pretrained`, after which the sinusoids could be trained.
+        model.load_state_dict(_mean([load_file(Path(settings.start, "model.safetensors"))]), strict=False)
     made = [
         Examples.of(each, tokenizers, config, settings.longest_source, settings.longest) for each in (pairs, valid)
     ]
@@ -111,7 +137,7 @@ def train_base(
         folder,
         settings.batch,
         learning_rate=settings.rate,
-        lr_scheduler_type="inverse_sqrt",
+        lr_scheduler_type=settings.schedule,
         warmup_steps=settings.warmup,
         label_smoothing_factor=settings.smoothing,
         max_steps=settings.steps,
@@ -124,32 +150,56 @@ def train_base(
     trainer = _Trainer(
         model=model, args=arguments, train_dataset=made[0], eval_dataset=made[1], data_collator=made[0].batch
     )
-    _run(trainer, folder)
+    seconds = _run(trainer, folder)
     if trainer.is_world_process_zero():
-        finish_base(folder, out)
+        result = {"seconds": seconds, "pairs": len(made[0]), "parameters": model.num_parameters()}
+        finish_base(folder, out, settings, result, note)
     return out
 
 
-def finish_base(folder: Path, out: Path) -> Path:
-    """Write the mean of a training's last checkpoints as a model folder, in half precision."""
+def finish_base(folder: Path, out: Path, settings: HeadlineSettings, result: dict[str, Any], note: str) -> Path:
+    """Write the mean of a training's last checkpoints as a model folder, in half precision, with its card. result:
+    seconds, pairs and parameters."""
     checkpoints = sorted(folder.glob("checkpoint-*"), key=lambda each: int(each.name.partition("-")[2]))[-AVERAGED:]
     model = MarianMTModel.from_pretrained(checkpoints[-1])
     model.load_state_dict(_mean([load_file(each / "model.safetensors") for each in checkpoints]), strict=False)
     model.generation_config.forced_eos_token_id = None
     model.half().save_pretrained(out)
-    source, target = headlines.tokenizers(folder)
+    source, target = headlines.tokenizers(Path(settings.start) if settings.start else folder)
     source.save_pretrained(out)
     target.save_pretrained(out / headlines.CHARACTERS)
     log = json.loads((checkpoints[-1] / "trainer_state.json").read_text("utf-8"))["log_history"]
-    _log(out / LOG, (line for line in log if "eval_loss" in line))
+    validated = [line for line in log if "eval_loss" in line]
+    _log(out / LOG, validated)
+    result |= {name: log[-1][name] for name in ("step", "epoch")}
+    result["eval_loss"] = validated[-1]["eval_loss"] if validated else None
+    _tell(out, settings, result, headline_card.of_base, note)
     return out
+
+
+def _tell(
+    out: Path,
+    settings: HeadlineSettings | TrainSettings,
+    result: dict[str, Any],
+    card: Callable[[dict[str, Any], str], str],
+    note: str,
+) -> None:
+    """Write what a training was and gave as training.json, and as a card."""
+    about = provenance(settings.seed) | {"settings": asdict(settings), "result": result}
+    if settings.start:
+        before = Path(settings.start, RECORD)
+        about["resumed_from"] = json.loads(before.read_text("utf-8")) if before.exists() else None
+    (out / RECORD).write_text(json.dumps(about, indent=1), "utf-8")
+    (out / "README.md").write_text(card(about, note), "utf-8")
 
 
 def _mean(states: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
     return {name: torch.stack([state[name].float() for state in states]).mean(0) for name in states[0]}
 
 
-def _tokenizers(folder: Path, pairs: Sequence[Pair]) -> Tokenizers:
+def _tokenizers(folder: Path, pairs: Sequence[Pair], start: str | None) -> Tokenizers:
+    if start:
+        return Tokenizers(*headlines.tokenizers(Path(start)))
     if not (folder / headlines.CHARACTERS).is_dir():
         headlines.subwords(pair.source for pair in pairs).save_pretrained(folder)
         headlines.characters(pair.text for pair in pairs).save_pretrained(folder / headlines.CHARACTERS)
@@ -163,8 +213,9 @@ def train(
     settings: TrainSettings,
     out: Path,
     report: Callable[[str], None],
+    note: str = "",
 ) -> Adapter:
-    """Train a LoRA on the decoder that reads the method's signal, and write the adapter at `out`.
+    """Train a LoRA on the decoder that reads the method's signal, and write the adapter at `out`, with its card.
 
     `settings.samples` pairs are seen in batches of `settings.budget` tokens' worth, about; the method 'none' trains as
     much without any signal. `<out>.training` has log and checkpoints.
@@ -200,11 +251,16 @@ def train(
     )
     trainer = _Trainer(model=lora, args=arguments, train_dataset=found, data_collator=found.batch)
     trainer.signal = signal
-    _run(trainer, folder)
+    seconds = _run(trainer, folder)
     _log(folder / LOG, trainer.state.log_history)
     learned = tuple(signal.learned.tolist()) if signal is not None and signal.learned is not None else ()
     kept = replace(signal.settings, learned=learned) if signal is not None else None
-    return adapters.save(out, lora.half(), kept, settings.model)
+    adapter = adapters.save(out, lora.half(), kept, settings.model)
+    losses = [line["loss"] for line in trainer.state.log_history if "loss" in line]
+    result: dict[str, Any] = {"step": steps, "samples": steps * batch, "pairs": len(found), "seconds": seconds}
+    result["loss"] = losses[-1] if losses else None
+    _tell(out, settings, result, headline_card.of_adapter, note)
+    return adapter
 
 
 def _lora(model: PreTrainedModel, settings: TrainSettings) -> LoraConfig:

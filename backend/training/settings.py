@@ -101,15 +101,17 @@ class TrainSettings:
 
 @dataclass(frozen=True)
 class HeadlineSettings:
-    """How the headline model is trained from nothing: 001's recipe, on fewer and narrower layers.
+    """How the headline model is trained: 001's recipe, on fewer and narrower layers.
 
-    steps: of `batch` pairs each. width, layers: of each side. smoothing: of labels. longest_source, longest: tokens of
-    a source, which is cut, and of a headline, which is left out where it is longer.
+    steps: of `batch` pairs each. schedule: of the rate, as transformers names it. width, layers: of each side.
+    smoothing: of labels. longest_source, longest: tokens of a source, which is cut, and of a headline, which is left
+    out where it is longer. start: a headline model to go on from; None for nothing.
     """
 
     steps: int = 12_000
     batch: int = 128
     rate: float = 1e-3
+    schedule: str = "inverse_sqrt"
     warmup: int = 400
     width: int = 192
     layers: int = 3
@@ -117,6 +119,7 @@ class HeadlineSettings:
     smoothing: float = 0.1
     longest_source: int = 96
     longest: int = 96
+    start: str | None = None
     seed: int = 0
 
 

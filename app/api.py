@@ -20,7 +20,7 @@ Unread = Callable[[str | None], bool]
 # Fields that are called otherwise here.
 ARGUMENTS = {"enabled": "probes"}
 # What the probes see.
-SEEN = {"entropy", "state", "logits", "reading"}
+SEEN = {"entropy", "state", "logits", "reading", "looked", "source"}
 
 
 def endpoint(

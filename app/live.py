@@ -45,6 +45,7 @@ NAMES = (
 )
 # The least target that the flag of a runway can be moved to.
 LEAST = 5
+SELDOM = "data-seldom hidden"
 SCRIPTS = ("plotly.js", "charts.js")
 HEAD = "".join(f'<script src="lab/{name}"></script>' for name in SCRIPTS)
 
@@ -65,16 +66,20 @@ def charts(tab: Tab, runs: Sequence[RunSeries]) -> list[gr.HTML]:
     previews = []
     for each in shown(tab):
         value = encode(each.draw(runs)) if each.preview else None
-        part = chart(PREFIXES[tab] + each.name, each.title, each.tabs[tab], value, each.preview)
+        part = chart(PREFIXES[tab] + each.name, each.title, each.tabs[tab], value, each.preview, each.seldom)
         if each.preview:
             previews.append(part)
     return previews
 
 
-def chart(name: str, title: str, hint: str, value: str | None = None, preview: bool = False) -> gr.HTML:
-    """A chart. Its value is what `app.charts.base.encode` makes; a preview is not of the run that is shown."""
+def chart(
+    name: str, title: str, hint: str, value: str | None = None, preview: bool = False, seldom: bool = False
+) -> gr.HTML:
+    """A chart. Its value is what `app.charts.base.encode` makes; a preview is not of the run that is shown; one that is
+    seldom there is out of sight while it has nothing to show."""
     template = f"""
-<section class="ll-chart{" ll-preview" * preview}" data-name="{escape(name)}" aria-label="{escape(title)}">
+<section class="ll-chart{" ll-preview" * preview}" data-name="{escape(name)}" aria-label="{escape(title)}"
+  {SELDOM * seldom}>
   <header><h3>{escape(title)}</h3>
     <button type="button" data-act="table" aria-pressed="false" aria-label="Table of {escape(title)}">Table</button>
     <button type="button" data-act="expand" aria-pressed="false" aria-label="Enlarge {escape(title)}">Enlarge</button>

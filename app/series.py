@@ -45,7 +45,8 @@ class RunSeries:
     Of a response: produced is in the unit of the settings' goal; target likewise (None while nothing steers the
     length). p_model: the model's own p, before penalty, decay and temperature; None in old files. thinking: whether the
     token comes before the answer; thought: how many do. p_eos has one entry more where the run ended by EOS: the chance
-    with which that was chosen. reading: what prefill saw.
+    with which that was chosen. reading: what prefill saw. source: an encoder's tokens; looked: arrays of as many shares
+    of the attention that chose each token.
 
     Of a text: nll, an array of nats a token; throughput in tokens a second; cache_bytes. written: what the model went
     on with.
@@ -76,6 +77,8 @@ class RunSeries:
     target: list[int | None] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     reading: Reading | None = None
+    source: Sequence[str] = ()
+    looked: list[np.ndarray] = field(default_factory=list)
     finish: Finish | None = None
     nll: list[np.ndarray] = field(default_factory=list)
     throughput: list[float] = field(default_factory=list)
@@ -170,6 +173,9 @@ class RunSeries:
         self.remaining.append(step.remaining)
         self.seconds.append(step.seconds)
         self.reading = step.reading or self.reading
+        self.source = step.source or self.source
+        if step.looked is not None:
+            self.looked.append(step.looked)
         if step.state is not None:
             self.states.append(step.state)
             self.state_positions.append(step.context)

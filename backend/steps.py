@@ -84,6 +84,8 @@ class Step:
     state [d]: first layer's output (float16), or None. logits: or None (recorded every `watch.every` tokens).
     wanted: the target in force, in the unit of the settings' goal; None without a target.
     thinking: whether the token belongs to the model's thinking, which no target steers: goal and remaining are None.
+    looked [n]: how the attention that chose the token spread over a source's n tokens, mean over layers and heads; None
+    for a model without an encoder. source: what those n tokens say; rides on the first step.
     """
 
     index: int
@@ -105,6 +107,8 @@ class Step:
     p_model: float | None = None
     p_eos_model: float | None = None
     thinking: bool = False
+    looked: np.ndarray | None = None
+    source: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ import itertools
 import json
 import shutil
 import threading
+from urllib.parse import urlencode
 
 import pytest
 import torch
@@ -16,6 +17,8 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
+from app import __main__ as app
+from app.controls import method_options
 from backend.__main__ import main
 from backend.encoder_decoder import many, pairs
 from backend.encoder_decoder.beam_search import beam_search
@@ -32,7 +35,7 @@ from backend.methods import methods
 from backend.methods.laam import scaled
 from backend.methods.signal import SignalSettings
 from backend.models import headlines
-from backend.models.adapters import Adapter
+from backend.models.adapters import Adapter, available
 from backend.models.pool import Models
 from backend.refused import Refused
 from backend.settings import RunSettings
@@ -282,6 +285,8 @@ def test_a_run_searches_then_tells_each_symbol(shared):
     assert finish.error == finish.tokens - 12 and len(finish.notes) == BEAMS - 1
     assert [step.remaining for step in steps] == [12 - step.index for step in steps]
     assert steps[0].entropy.shape == (1, 1) and steps[0].state.shape == (64,)
+    assert "".join(steps[0].source).strip() == "a small tool</s>" and not any(step.source for step in steps[1:])
+    assert all(step.looked.sum() == pytest.approx(1) and len(step.looked) == len(steps[0].source) for step in steps)
     assert [event for event in written(shared, ask(), Control(), False) if isinstance(event, Searching)] == []
     # Its best text is search's own, and its chances those of one reading of the whole.
     [found] = many.search(shared.writer, ["a small tool"], [12], BEAMS, 21, 512)
@@ -339,6 +344,8 @@ def test_what_does_nothing_there_is_said(shared):
 def test_the_lab_runs_a_folder_and_says_which_methods_it_takes(folder):
     lab = Lab(Models([str(folder / "base")]), Adapter.load(folder / "ldpe"))
     can = lab.capabilities(str(folder / "base"))
+    offered = {option["id"] for option in method_options(available(str(folder / "base")), can)}
+    assert {"none", *KINDS} == offered
     assert can.encoder_decoder and {"pic", "window", "int4"} <= can.unsupported.keys()
     *_, finish = lab.stream(ask(model=str(folder / "base")))
     assert finish.tokens == finish.error + 12
@@ -379,6 +386,22 @@ def test_training_goes_on_as_if_it_had_not_stopped(folder, tmp_path, monkeypatch
     assert done < len(taken) < 2 * done + 10
     assert parts.sha256 == whole.sha256 and parts.settings == whole.settings
     assert bool(parts.settings.learned) == (kind == "len_init")
+
+
+def test_model_and_adapter_have_cards(folder):
+    model, adapter = ((folder / name / "README.md").read_text() for name in ("base", "ldpe"))
+    assert "| Pairs | 64 |" in model and "| Trained | 4 steps of 8, 0.5 times all, rate 0.001, inverse_sqrt |" in model
+    assert "A LoRA (rank 2, alpha 12) on the decoder, that reads the signal." in adapter
+    assert "| Distinct texts | 64 |" in adapter and "Their licences were not stated." in adapter
+    assert json.loads((folder / "ldpe" / "training.json").read_text())["settings"]["method"] == "ldpe"
+
+
+def test_a_headline_model_is_gone_on_with(folder, tmp_path):
+    more = HeadlineSettings(steps=1, batch=8, rate=0.0, schedule="linear", warmup=0, start=str(folder / "base"))
+    train_base(PAIRS, PAIRS[:8], more, tmp_path / "more", lambda _: None)
+    before, after = (load(str(each)).model.state_dict() for each in (folder / "base", tmp_path / "more"))
+    assert before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
+    assert "| Before that | 4 steps of 8, 0.5 times all" in (tmp_path / "more" / "README.md").read_text()
 
 
 def test_pairs_with_long_texts_are_left_out_and_long_sources_cut():
@@ -431,6 +454,10 @@ def test_training_says_what_it_lacks_and_which_models_a_method_is_for(folder, tm
     assert "without an encoder" in capsys.readouterr().err
     file = tmp_path / "pairs.jsonl"
     file.write_text(json.dumps({"source": "a tool", "headline": "a tool"}))
+    assert main(["train", "--method", "ldpe", "--beside", "--data", str(file), *out]) == WRONG
+    assert "for models that have an encoder" in capsys.readouterr().err
+    assert main(["train", "--model", str(folder / "base"), "--method", "ldpe", "--hub", "some/set", *out]) == WRONG
+    assert "give --data FILE alone" in capsys.readouterr().err
     short = ["train", "--model", str(folder / "base"), "--method", "ldpe", "--longest", "1", "--data", str(file)]
     assert main([*short, *out]) == WRONG
     assert "no pair fits" in capsys.readouterr().err
@@ -468,12 +495,28 @@ def test_a_headline_ends_with_a_whole_word_that_lets_it_end(text, ends):
 
 
 def test_the_joint_rate_asks_for_all_of_it():
-    known, text = {"fast", "tool"}, "fast tool"
-    assert measure.joint(text, True, 9, 0.05, known) and measure.joint(text, True, 10, 0.9, known)
-    assert not measure.joint(text, False, 9, 0.9, known)
-    assert not measure.joint(text, True, 11, 0.9, known)
-    assert not measure.joint(text, True, 9, 0.04, known)
-    assert not measure.joint("fast xyzzy", True, 10, 0.9, known)
+    known, text, source = {"fast", "tool"}, "fast tool", "Tools that are faster"
+    assert measure.joint(text, True, 9, 0.05, known, source) and measure.joint(text, True, 10, 0.9, known, source)
+    assert not measure.joint(text, False, 9, 0.9, known, source)
+    assert not measure.joint(text, True, 11, 0.9, known, source)
+    assert not measure.joint(text, True, 9, 0.04, known, source)
+    assert not measure.joint("fast xyzzy", True, 10, 0.9, known, source)
+    assert not measure.joint(text, True, 9, 0.9, known, "Something else")
+
+
+@pytest.mark.parametrize(
+    ("text", "makes_sense"),
+    [
+        ("tool for reading files", True),
+        ("tool for reading a file (the tool)", True),
+        ("file tool for files, a tool", False),
+        ("plugin plugin to plugin for plugin files", False),
+        ("the of and", False),
+        ("library of colours and shapes", False),
+    ],
+)
+def test_a_sensible_headline_is_of_its_source_and_does_not_go_round(text, makes_sense):
+    assert measure.sensible(text, "A plugin tool that reads one file after another") == makes_sense
 
 
 def test_reranking_takes_the_text_with_most_of_the_sources_words():
@@ -505,9 +548,35 @@ def test_the_experiment_measures_every_row_beside_the_free_one(folder, tmp_path)
             assert found["variance"]["mean"] == pytest.approx(wanted)
         references = [pair.text for pair in pairs.read(data / "valid.jsonl", 7, 0)]
         assert len(row["reference_length"]["errors"]) == len(references)
-    assert result["rows"][0]["own_length"]["difference"] == 0
+    assert result["rows"][0]["own_length"]["difference"] == 0 and 0 <= result["references"]["kept"] <= 1
     text = experiment.card({"headline_lengths.json": result}).text
     assert "0.015 / 0.012 / 0.013" in text and "`none`" in text and "| `ldpe` | 30 |" in text
+    assert "width 64" in text and "`ldpe` less `none`" in text and "| 1 to 30 (" in text
     with pytest.raises(Refused, match="no row 'none'"):
         shutil.rmtree(parts / "none")
         runner.measure(experiment, options.model_copy(update={"out": tmp_path / "other.json"}))
+
+
+def test_the_page_shows_where_a_model_looks_in_its_source(folder, browser):
+    name, chart = str(folder / "base"), "#chart-cross_attention .ll-chart"
+    demo, wrongs = app.make(["embedded", name]), []
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    page.set_default_timeout(300_000)
+    page.on("console", lambda message: message.type == "error" and wrongs.append(message.text))
+    page.on("pageerror", lambda error: wrongs.append(str(error)))
+    try:
+        asked = urlencode({"prompt": "a small tool", "model": name, "method": "none", "max_new_tokens": 20})
+        page.goto(f"{app.serve(demo)}?tab=generate&{asked}")
+        page.wait_for_selector("#chart-length .ll-plot .xtick")
+        # A model without an encoder has no source to look at.
+        assert page.locator(chart).count() == 1 and not page.locator(chart).is_visible()
+        page.wait_for_selector("#go:not([disabled])")
+        page.click("#go")
+        page.wait_for_selector(f"{chart} .hm")
+        words = page.locator(f"{chart} .ytick").all_inner_texts()
+        assert page.locator(f"{chart} .ll-words").inner_text().startswith("It looks most at “")
+        assert set(words) <= {"a", "small", "tool</s>"} and words
+        assert wrongs == []
+    finally:
+        page.close()
+        demo.close()

@@ -32,6 +32,10 @@ class Writer:
         """What target tokens say."""
         return self.tokenizers.target.decode(tokens, skip_special_tokens=True)
 
+    def pieces(self, source: Sequence[int]) -> tuple[str, ...]:
+        """What each token of a source says."""
+        return tuple(self.tokenizers.source.decode([token]) for token in source)
+
 
 def load(name: str, adapter: Adapter | None = None) -> Writer:
     """A model by its name, on the allow-list or not, with an adapter. Raises ModelError as `Models.load` does, and

@@ -32,13 +32,14 @@ LONGEST_SOURCE = 512
 class _Read:
     """What the model makes of a whole text, for each of its tokens and the end after it: p [n] of each token, p_end
     [n + 1], spread [n] in nats, entropy [n, layers, heads] of the decoder's attention, state [n, d] after its first
-    layer."""
+    layer, looked [n, source] at the source's tokens where each token was chosen."""
 
     p: Tensor
     p_end: Tensor
     spread: Tensor
     entropy: np.ndarray
     state: np.ndarray
+    looked: np.ndarray
 
 
 def stream(
@@ -74,7 +75,7 @@ def _written(
     best = _best(last, stopped)
     with shared.lock:
         read = _read(writer, source, best.tokens, target)
-    yield from _steps(writer, settings, best, read, times, target)
+    yield from _steps(writer, settings, best, read, times, target, source[0].tolist())
     reason: Reason = "stopped" if stopped else "eos" if best.ended else "cap"
     yield _finish(writer, source, settings, best, read, reason, last, target, time.perf_counter() - started)
 
@@ -128,12 +129,14 @@ def _read(writer: Writer, source: Tensor, tokens: list[int], target: int | None)
     logs = out.logits[0].float().log_softmax(-1)
     attention = torch.stack(out.decoder_attentions)[:, 0].float()
     entropy = torch.special.entr(attention).sum(-1).permute(2, 0, 1)
+    looked = torch.stack(out.cross_attentions)[:, 0].float().mean(dim=(0, 1))
     return _Read(
         p=logs[:-1].gather(1, inputs[0, 1:, None])[:, 0].exp(),
         p_end=logs[:, config.eos_token_id].exp(),
         spread=torch.special.entr(logs.exp()).sum(-1)[:-1],
         entropy=entropy[1:].numpy(),
         state=out.decoder_hidden_states[1][0, 1:].to(torch.float16).numpy(),
+        looked=looked[:-1].numpy(),
     )
 
 
@@ -144,8 +147,9 @@ def _steps(
     read: _Read,
     times: list[float],
     target: int | None,
+    source: list[int],
 ) -> Iterator[Step]:
-    text = ""
+    text, watched = "", settings.watch.enabled
     for index, token in enumerate(best.tokens):
         longer = writer.text(best.tokens[: index + 1])
         yield Step(
@@ -160,8 +164,10 @@ def _steps(
             goal=target,
             remaining=None if target is None else target - index - 1,
             seconds=times[index],
-            entropy=read.entropy[index] if settings.watch.enabled else None,
-            state=read.state[index] if settings.watch.enabled else None,
+            entropy=read.entropy[index] if watched else None,
+            state=read.state[index] if watched else None,
+            looked=read.looked[index] if watched else None,
+            source=writer.pieces(source) if watched and not index else None,
             wanted=target,
             p_model=float(read.p[index]),
             p_eos_model=float(read.p_end[index]),

@@ -36,6 +36,8 @@ MAX_SECONDS = 1e8
 MAX_LOGIT = 1e9
 # Nats: the logarithm of more tokens than a context or a vocabulary has; rounding may take an entropy below 0.
 MAX_ENTROPY, LEAST_ENTROPY = 100.0, -1e-2
+# Shares sum to 1; as float16 each may be a little larger.
+MOST_SHARES = 1.01
 
 
 def _packed(array: np.ndarray) -> dict[str, Any]:
@@ -105,11 +107,19 @@ def _entropies(value: Any) -> np.ndarray:
     return array
 
 
+def _shares(value: Any) -> np.ndarray:
+    array = _numbers(value)
+    if array.ndim != 1 or not array.size or array.min() < 0 or array.sum() > MOST_SHARES:
+        raise ValueError("the shares of attention are a list of numbers from 0, whose sum is 1")
+    return array
+
+
 def _by_size(array: np.ndarray) -> Any:
     return _packed(array) if array.size > LIST_UP_TO or not array.size else _listed(array)
 
 
 Entropies = Annotated[np.ndarray, PlainValidator(_entropies), PlainSerializer(_by_size)]
+Shares = Annotated[np.ndarray, PlainValidator(_shares), PlainSerializer(_by_size)]
 States = Annotated[np.ndarray, PlainValidator(_state), PlainSerializer(_packed)]
 Bins = Annotated[np.ndarray, PlainValidator(_numbers), PlainSerializer(_listed)]
 Integers = Annotated[np.ndarray, PlainValidator(_integers), PlainSerializer(np.ndarray.tolist)]
@@ -213,6 +223,8 @@ class StepRecord(Record):
     p_model: Probability | None = None
     p_eos_model: Probability | None = None
     thinking: bool = False
+    looked: Shares | None = None
+    source: tuple[str, ...] | None = None
 
     @model_validator(mode="after")
     def _models_own_is_whole(self) -> StepRecord:
@@ -326,8 +338,8 @@ class TraceRecord(Record):
     def _steps_follow_one_model(self) -> TraceRecord:
         if any(step.index != place for place, step in enumerate(self.steps, start=1)):
             raise ValueError("the tokens are not numbered one by one from 1")
-        if any(step.reading is not None for step in self.steps[1:]):
-            raise ValueError("only the first token carries what the prompt's reading showed")
+        if any(step.reading is not None or step.source is not None for step in self.steps[1:]):
+            raise ValueError("only the first token carries what the prompt's reading showed, and its tokens")
         pairs = [*zip(self.steps, self.steps[1:], strict=False)]
         if any(after.context != before.context + 1 for before, after in pairs):
             raise ValueError("the context does not grow by one from token to token")
@@ -338,6 +350,14 @@ class TraceRecord(Record):
         known = [self.capabilities.get(name) for name in ("layers", "heads", "width")]
         _agree("entropies", known[:2], [a.shape[-2:] for a in self._entropies()])
         _agree("states", known[2:], [a.shape[-1:] for a in self._states()])
+        return self
+
+    @model_validator(mode="after")
+    def _looks_are_at_the_source(self) -> TraceRecord:
+        tokens = self.steps[0].source if self.steps else None
+        looks = [step.looked for step in self.steps if step.looked is not None]
+        if any(tokens is None or len(looked) != len(tokens) for looked in looks):
+            raise ValueError("the shares of attention are not one for each token of the source")
         return self
 
     def _entropies(self) -> list[np.ndarray]:

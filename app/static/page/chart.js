@@ -61,6 +61,7 @@ function chart(element, props, watch) {
     if (!held) delete root.dataset.held;
     if (same) return;
     latest = payload;
+    if ("seldom" in root.dataset) root.hidden = !payload.data.length;
     if (root.dataset.run !== payload.run) root.dataset.run = payload.run;
     root.dataset.received = payload.frame;
     clearTimeout(quiet);

@@ -17,14 +17,18 @@ LOOK = 0.05
 class Held(Lab):
     """A lab whose runs wait where a test says; one that is stopped never waits.
 
-    control: of the run that began last.
+    controls: of all that began, in their order.
     """
-
-    control: Control
 
     def __init__(self, models: Sequence[str]) -> None:
         super().__init__(Models(models))
+        self.controls: list[Control] = []
         self.free()
+
+    @property
+    def control(self) -> Control:
+        """Of the run that began last."""
+        return self.controls[-1]
 
     def upto(self, tokens: int) -> None:
         """Lets runs write so many tokens; with 0 they wait before they read their prompt."""
@@ -37,7 +41,8 @@ class Held(Lab):
     def stream(
         self, settings: RunSettings, control: Control | None = None, progress: bool = False
     ) -> Iterator[Progress | Step | Finish]:
-        control = self.control = control or Control()
+        control = control or Control()
+        self.controls.append(control)
         for event in super().stream(settings, control, progress=True):
             if progress or not isinstance(event, Progress):
                 yield event

@@ -15,7 +15,7 @@ from backend.models.adapters import available
 from backend.settings import RunSettings
 from backend.text.sentences import final
 from backend.text.units import tolerance
-from tests.test_app_browser import address, demo, held, lab, runs, visit  # noqa: F401
+from tests.test_app_browser import ANY, address, demo, held, lab, runs, visit  # noqa: F401
 
 MISSED, LED = "#figures-try-asked", "#figures-try-steered"
 TARGET = "#try-target input[type=number]"
@@ -80,7 +80,8 @@ def test_the_page_opens_on_the_pair_without_a_click(visit, size):  # noqa: F811
 
 
 def test_write_writes_both_lanes_and_the_flag_moves_the_steered_one(visit, held):  # noqa: F811
-    page = opened(visit).page
+    visitor = opened(visit)
+    page = visitor.page
     held.upto(5)
     page.fill("#try-prompt textarea", "Describe a forest at night.")
     page.click("#try-go")
@@ -90,6 +91,8 @@ def test_write_writes_both_lanes_and_the_flag_moves_the_steered_one(visit, held)
     for _ in range(2):
         page.keyboard.press("PageDown")
     expect(page.locator(TARGET)).to_have_value("40")
+    # The page shows it before the run knows.
+    visitor.until(lambda: 40 in [control.goal(ANY) for control in held.controls[-2:]])
     held.free()
     expect(page.locator("#try-go")).to_be_enabled()
     assert page.locator(f"{LED} [data-field=error]").inner_text().lstrip("+−±") in map(str, range(4))

@@ -21,7 +21,7 @@ class CrossAttention(LiveChart):
     """Attention of each written token (across) to the words of the source (down) that it looks at most."""
 
     name = "cross_attention"
-    title = "Where it looks in the source"
+    title = "Where it looks"
     tabs = {"generate": "Attention to the source's words as each token is chosen, mean over layers and heads"}
     order = 45
     seldom = True

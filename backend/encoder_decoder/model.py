@@ -33,8 +33,10 @@ class Writer:
         return self.tokenizers.target.decode(tokens, skip_special_tokens=True)
 
     def pieces(self, source: Sequence[int]) -> tuple[str, ...]:
-        """What each token of a source says."""
-        return tuple(self.tokenizers.source.decode([token]) for token in source)
+        """What each token of a source says; special ones stand apart."""
+        reads = self.tokenizers.source
+        special = set(reads.all_special_ids)
+        return tuple(f"{' ' * (token in special)}{reads.decode([token])}" for token in source)
 
 
 def load(name: str, adapter: Adapter | None = None) -> Writer:

@@ -63,7 +63,7 @@ class HeadlineLengths(Experiment):
     order = 62
     files = ("headline_lengths.json",)
     key = ("row",)
-    withdrawn = "the model without control was trained for an hour, not a night, and its headlines are not to be kept"
+    withdrawn = "the model without control was trained for two hours, not a night: its headlines are not to be kept"
     recipe = ("backend evaluate headline_lengths --data {data}/headlines {more}",)
 
     class Options(Flags):

@@ -67,7 +67,8 @@ def by_word(run: RunSeries) -> tuple[list[str], np.ndarray]:
     """The words of the source, of which a token that begins with a space begins one, and the shares [words, tokens]."""
     begins = np.array([not place or piece[:1].isspace() for place, piece in enumerate(run.source)])
     starts = np.flatnonzero(begins)
-    words = ["".join(run.source[a:b]) for a, b in zip(starts, [*starts[1:], len(begins)], strict=True)]
+    ends = [*starts[1:].tolist(), len(begins)]
+    words = ["".join(run.source[a:b]) for a, b in zip(starts.tolist(), ends, strict=True)]
     return words, np.add.reduceat(np.array(run.looked), starts, axis=1).T
 
 

@@ -52,7 +52,8 @@ def of_adapter(about: Mapping[str, Any], note: str) -> str:
 
 def _stages(about: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """The trainings that led to a model, the last one first."""
-    name, stage = "Trained", about
+    name: str = "Trained"
+    stage: Mapping[str, Any] | None = about
     while stage:
         settings, result = stage["settings"], stage["result"]
         rate = f"rate {settings['rate']:g}, {settings['schedule']}"

@@ -82,8 +82,8 @@ def test_the_table_is_gone_on_with_and_drawn(tmp_path, lab, capsys):
     assert "4 runs of 4" in capsys.readouterr().out
     first = out.read_bytes()
     assert main(["sweep", *given, "--targets", "8", "16", "--chart", str(page)]) == 0
-    told = capsys.readouterr().out
-    assert "2 runs of 6" in told and out.read_bytes().startswith(first)
+    said = capsys.readouterr().out
+    assert "2 runs of 6" in said and out.read_bytes().startswith(first)
     rows = table(out)
     assert [(row["method"], row["target"]) for row in rows] == [
         ("ldpe", "8"), ("none", ""), ("ldpe", "8"), ("none", ""), ("ldpe", "16"), ("ldpe", "16")
@@ -94,7 +94,7 @@ def test_the_table_is_gone_on_with_and_drawn(tmp_path, lab, capsys):
         assert json.loads(row["settings"])["prompt"] in QUESTIONS
     # A spreadsheet would run it.
     assert {row["prompt"][0] for row in rows} == {"W", "'"}
-    assert "ldpe · target 16: " in told and "none · no target: " in told
+    assert "ldpe · target 16: " in said and "none · no target: " in said
     html = page.read_text("utf-8")
     assert "no target" in html and "Plotly.newPlot" in html and "http" not in html.partition("<body>")[0]
 

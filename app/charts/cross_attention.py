@@ -57,8 +57,8 @@ class CrossAttention(LiveChart):
             "hovertemplate": "“%{customdata[1]}” looks at “%{customdata[0]}”: %{z:.0%}<extra></extra>",
         }
         first = sorted(shown, key=lambda row: -mean[row])[:3]
-        told = ", ".join(f"“{words[row].strip()}” ({mean[row]:.0%})" for row in first)
-        summary = f"It looks most at {told}; the {len(shown)} words shown get {mean[shown].sum():.0%} of its attention."
+        most = ", ".join(f"“{words[row].strip()}” ({mean[row]:.0%})" for row in first)
+        summary = f"It looks most at {most}; the {len(shown)} words shown get {mean[shown].sum():.0%} of its attention."
         rows = [[words[row].strip(), drawing.cell(mean[row]), texts[int(shares[row].argmax())]] for row in shown]
         return Chart([heat], layout, summary, columns, rows)
 

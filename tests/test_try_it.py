@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from playwright.sync_api import expect
@@ -95,7 +96,8 @@ def test_write_writes_both_lanes_and_the_flag_moves_the_steered_one(visit, held)
     visitor.until(lambda: 40 in [control.goal(ANY) for control in held.controls[-2:]])
     held.free()
     expect(page.locator("#try-go")).to_be_enabled()
-    assert page.locator(f"{LED} [data-field=error]").inner_text().lstrip("+−±") in map(str, range(4))
+    # The button may be free before the last frame is drawn.
+    expect(page.locator(f"{LED} [data-field=error]")).to_have_text(re.compile("^[+−±][0-3]$"))
     produced = int(page.locator(f"{LED} [data-field=written]").inner_text().split()[0])
     assert abs(produced - 40) <= 3
 

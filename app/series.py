@@ -215,6 +215,13 @@ def sample(n: int, limit: int) -> np.ndarray:
     return picked if picked[-1] == n - 1 else np.append(picked, n - 1)
 
 
+def stretches(n: int, limit: int) -> tuple[np.ndarray, np.ndarray]:
+    """Where each of at most about `limit` stretches of 0 … n − 1 begins, and where it ends, that index not included; of
+    no more than `limit` indices each is one."""
+    starts = sample(n, limit)[:-1] if n > limit else np.arange(n)
+    return starts, np.append(starts[1:], n)
+
+
 def pick(column: Sequence, indices: np.ndarray) -> np.ndarray:
     """The values of a column at the indices, as float64 (None becomes nan)."""
     return np.array([np.nan if column[i] is None else column[i] for i in indices], dtype=np.float64)

@@ -19,7 +19,7 @@ from backend.record import bom, jsonlines
 from backend.record.export import guarded
 from backend.refused import Refused
 from backend.settings import RunSettings, Watch, counted
-from backend.steps import Finish
+from backend.steps import ENDED, Finish
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -38,18 +38,12 @@ def prompts(file: Path) -> list[str]:
     """Of a CSV file with a column `prompt`, JSON lines with such a field, or a text of one prompt a line."""
     if file.suffix == ".jsonl":
         return [str(row["prompt"]) for row in jsonlines.read(file, "prompt")]
-    try:
-        text = bom.decoded(file.read_bytes())
-    except UnicodeDecodeError as error:
-        raise Refused(f"{file} is not UTF-8 text: save it as UTF-8") from error
-    except OSError as error:
-        raise Refused(f"{file} cannot be read ({error.strerror}): give the path of a file of prompts") from error
     if file.suffix != ".csv":
-        return [line for line in text.splitlines() if line.strip()]
-    rows = csv.DictReader(io.StringIO(text, newline=""))
-    if "prompt" not in (rows.fieldnames or ()):
+        return [line for line in _text(file).splitlines() if line.strip()]
+    columns, found = _table(file)
+    if "prompt" not in columns:
         raise Refused(f"{file} has no column named prompt: name one so in its first line")
-    return [row["prompt"] for row in rows if row["prompt"]]
+    return [row["prompt"] for row in found if row["prompt"]]
 
 
 def cases(
@@ -88,11 +82,9 @@ def sweep(lab: Lab, asked: Sequence[RunSettings], out: Path, report: Callable[[s
 
 def rows(file: Path) -> list[dict[str, str]]:
     """The rows of a table as `sweep` writes it."""
-    with file.open(encoding="utf-8", newline="") as stream:
-        table = csv.DictReader(stream)
-        found = list(table)
-        if (found or table.fieldnames) and tuple(table.fieldnames or ()) != COLUMNS:
-            raise Refused(f"{file} is no table of a sweep: give another --out")
+    columns, found = _table(file)
+    if columns and columns != COLUMNS:
+        raise Refused(f"{file} is no table of a sweep: give another --out")
     return found
 
 
@@ -100,7 +92,7 @@ def summary(table: Sequence[dict[str, str]]) -> Iterator[str]:
     """A line for each method and target: how many ended by themselves, and how long answers are."""
     for (method, target), found in _grouped(table).items():
         lengths = [int(row["length"]) for row in found]
-        ended = sum(row["ended"] == "ended by itself" for row in found)
+        ended = sum(row["ended"] == ENDED["eos"] for row in found)
         errors = [abs(int(row["error"])) for row in found if row["error"]]
         mean = f", {sum(errors) / len(errors):.1f} from the target on average" if errors else ""
         aim, span = f"target {target}" if target else FREE, f"{min(lengths)} to {max(lengths)} {found[0]['unit']}"
@@ -132,6 +124,24 @@ def chart(table: Sequence[dict[str, str]]) -> Figure:
         yaxis={"title": f"length in {table[0]['unit']}", "rangemode": "tozero"},
     )  # fmt: skip
     return figure
+
+
+def _table(file: Path) -> tuple[tuple[str, ...], list[dict[str, str]]]:
+    """The columns of a CSV file, and its rows."""
+    table = csv.DictReader(io.StringIO(_text(file), newline=""))
+    try:
+        return tuple(table.fieldnames or ()), list(table)
+    except csv.Error as error:
+        raise Refused(f"line {table.line_num} of {file} is no CSV ({error}): give a table with commas") from error
+
+
+def _text(file: Path) -> str:
+    try:
+        return bom.decoded(file.read_bytes())
+    except UnicodeDecodeError as error:
+        raise Refused(f"{file} is not UTF-8 text: save it as UTF-8") from error
+    except OSError as error:
+        raise Refused(f"{file} cannot be read ({error.strerror}): give the path of a text file") from error
 
 
 def _aim(method: str, target: int) -> dict[str, int]:

@@ -48,12 +48,19 @@ def test_every_prompt_meets_every_method_target_and_seed():
 
 
 @pytest.mark.parametrize(
-    ("text", "says"), [("question\nOne\n", "no column named prompt"), ("prompt\n", "holds no prompt"), (None, "read")]
+    ("text", "says"),
+    [
+        (b"question\nOne\n", "no column named prompt"),
+        (b"prompt\n", "holds no prompt"),
+        (None, "cannot be read"),
+        (b"prompt\n" + b"x" * 200_000, "is no CSV"),
+        (b"prompt\n\xff\n", "not UTF-8"),
+    ],
 )
 def test_a_file_without_prompts_says_what_to_do(tmp_path, text, says, capsys):
     file = tmp_path / "a.csv"
     if text is not None:
-        file.write_text(text)
+        file.write_bytes(text)
     given = ["--prompts", str(file), "--methods", "none", "--out", str(tmp_path / "t.csv")]
     assert main(["sweep", *given]) == WRONG and says in capsys.readouterr().err
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from app.charts import drawing
 from app.charts.base import Chart, LiveChart
-from app.series import RunSeries
+from app.series import RunSeries, stretches
 
 # Words of the source that have a row, and the longest part of one that is shown.
 ROWS, LONGEST = 16, 18
@@ -75,9 +75,7 @@ def by_word(run: RunSeries) -> tuple[list[str], np.ndarray]:
 def _stretches(shares: np.ndarray, text: Sequence[str]) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """The last token of each stretch of a long response, counted from 1, the means [words, stretches] of its shares,
     and its text; of a short one each token is a stretch."""
-    tokens = shares.shape[1]
-    starts = np.unique(np.linspace(0, tokens, min(drawing.FEWER, tokens), endpoint=False).astype(int))
-    ends = np.append(starts[1:], tokens)
+    starts, ends = stretches(shares.shape[1], drawing.FEWER)
     means = np.add.reduceat(shares, starts, axis=1) / (ends - starts)
     spans = zip(starts.tolist(), ends.tolist(), strict=True)
     return ends, means, [_short("".join(text[a:b])) for a, b in spans]

@@ -11,7 +11,7 @@ import numpy as np
 from app.charts import drawing
 from app.charts.base import Chart, LiveChart, alone, of_texts
 from app.charts.palette import LAYER_SCALE
-from app.series import RunSeries, pick, sample
+from app.series import RunSeries, pick, sample, stretches
 
 STRETCHES = 64
 LAYERS = 7
@@ -104,8 +104,7 @@ def table(run: RunSeries) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         at = sample(n, drawing.FEWER)
         ceiling = np.log(np.maximum(pick(run.attended, at), 1))
         return pick(run.context, at), drawing.rounded(ceiling, 3), np.array(run.entropy)[at]
-    starts = sample(n, STRETCHES)[:-1] if n > STRETCHES else np.arange(n)
-    ends = np.append(starts[1:], n)
+    starts, ends = stretches(n, STRETCHES)
     context, attended = pick(run.context, ends - 1), pick(run.attended, ends - 1)
     values = np.add.reduceat(np.array(run.entropy), starts, axis=0) / (ends - starts)[:, None]
     reading = run.reading

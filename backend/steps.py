@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -109,6 +109,21 @@ class Step:
     thinking: bool = False
     looked: np.ndarray | None = None
     source: tuple[str, ...] | None = None
+
+
+class Written(NamedTuple):
+    """A token that a run wrote, and the target that was in force, in the unit of the settings' goal."""
+
+    token: int
+    wanted: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """What a run wrote before it was cut off. seconds: since decoding began."""
+
+    written: tuple[Written, ...] = ()
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

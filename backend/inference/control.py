@@ -3,41 +3,75 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from backend.refused import Refused
 from backend.settings import MAX_TARGET, RunSettings, Watch
 
 
-class Control:
-    """A person's hand on a run that is under way; safe to use from any thread."""
+class Asked(NamedTuple):
+    """What was asked of a run that is under way. goal: a moved target, in the unit of the settings' goal. watched: a
+    layer and a head."""
 
-    def __init__(self) -> None:
-        self._stopped = threading.Event()
-        self._goal: int | None = None
-        self._watched: tuple[int, int] | None = None
+    stopped: bool = False
+    goal: int | None = None
+    watched: tuple[int, int] | None = None
+
+
+class Control:
+    """A person's hand on a run that is under way; safe to use from any thread. A pickled one is a copy of what was
+    asked until then."""
+
+    def __init__(self, asked: Asked = Asked()) -> None:
+        self._lock = threading.Lock()
+        self._asked = asked
+        self._passed_on: list[Callable[[Asked], None]] = []
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Control, (self.asked,)
+
+    @property
+    def asked(self) -> Asked:
+        """What was asked so far."""
+        return self._asked
+
+    def passes_on(self, to: Callable[[Asked], None]) -> None:
+        """Lets another hand, which reaches another process, do the same from now on. It is called from any thread, and
+        must not wait."""
+        with self._lock:
+            self._passed_on.append(to)
+            to(self._asked)
+
+    def ask(self, **changes: Any) -> None:
+        """Asks for more than was asked so far: fields of `Asked`."""
+        with self._lock:
+            self._asked = self._asked._replace(**changes)
+            for to in self._passed_on:
+                to(self._asked)
 
     def stop(self) -> None:
         """End the run before its next token."""
-        self._stopped.set()
+        self.ask(stopped=True)
 
     @property
     def stopped(self) -> bool:
-        return self._stopped.is_set()
+        return self.asked.stopped
 
     def retarget(self, goal: int) -> None:
         """Another target, in the unit of the settings' goal, from the next token on. Raises ValueError out of range."""
         if not 1 <= goal <= MAX_TARGET:
             raise Refused(f"a target goes from 1 to {MAX_TARGET:,}: choose one of these, or stop the run")
-        self._goal = int(goal)
+        self.ask(goal=int(goal))
 
     def watch(self, layer: int, head: int) -> None:
         """Another layer and head for the attention logits."""
-        self._watched = (max(0, int(layer)), max(0, int(head)))
+        self.ask(watched=(max(0, int(layer)), max(0, int(head))))
 
     def goal(self, settings: RunSettings) -> int:
         """The target in force, in the unit of the settings' goal."""
-        return self._goal or settings.goal
+        return self.asked.goal or settings.goal
 
     def watched(self, watch: Watch) -> tuple[int, int]:
         """The layer and head in force."""
-        return self._watched or (watch.layer, watch.head)
+        return self.asked.watched or (watch.layer, watch.head)

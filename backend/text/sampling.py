@@ -65,6 +65,11 @@ class Chooser:
         ending, ending_own = float(p[self.ends].sum()), float(p_own[self.ends].sum())
         return Choice(token, float(p[token]), ending, float(spread), float(p_own[token]), ending_own)
 
+    def skip(self, vocabulary: int) -> None:
+        """Draws, of so many tokens, as for one that was chosen before."""
+        if not self.greedy:
+            torch.multinomial(torch.ones(vocabulary), 1, generator=self.random)
+
     def _next(self, scores: Tensor, p: Tensor) -> int:
         return int(scores.argmax()) if self.greedy else int(torch.multinomial(p, 1, generator=self.random))
 

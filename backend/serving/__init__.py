@@ -1,0 +1,1 @@
+"""Where a run is written: in this process, or by replicas on Ray Serve."""

@@ -1,0 +1,282 @@
+"""Replicas on Ray Serve, and a run that goes on at another one when its own dies.
+
+    python -m app --replicas 2
+
+begins a local cluster and a page whose runs two processes write. `--ray ADDRESS` joins a cluster that is there.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from backend.inference.control import Asked, Control
+from backend.models.capabilities import Capabilities
+from backend.models.pool import Models
+from backend.refused import Refused
+from backend.serving.backend import Status
+from backend.serving.deployment import Deployment
+from backend.settings import RunSettings
+from backend.steps import Finish, Progress, Reason, Resumed, Step, Waiting, Written
+from backend.text.units import characters, length, words
+
+APPLICATION, DEPLOYMENT = "length-lab", "Replica"
+# Times that a run goes on elsewhere, and seconds that it waits for a replica to take it.
+MOVES, PATIENCE = 3, 60.0
+# Seconds within which a replica answers what is asked of all.
+ANSWER = 10.0
+ROOT = Path(__file__).parents[2]
+log = logging.getLogger("length_lab")
+
+
+def application(names: Sequence[str], deployment: Deployment) -> Any:
+    """What `serve.run` takes: replicas that may load the named models."""
+    from ray import serve
+
+    from backend.serving.replica import Replica
+
+    class Named(Replica):
+        def __init__(self, names: Sequence[str]) -> None:
+            super().__init__(names, serve.get_replica_context().replica_id.unique_id)
+
+    return serve.deployment(name=DEPLOYMENT, **deployment.options())(Named).bind(list(names))
+
+
+def built(arguments: dict[str, Any]) -> Any:
+    """The same for a cluster's own configuration. arguments: models (names), and fields of `Deployment`."""
+    from backend.models.pool import allowed
+
+    numbers = dict(arguments)
+    return application(allowed(None, numbers.pop("models", [])), Deployment(**numbers))
+
+
+def begin(names: Sequence[str], deployment: Deployment, address: str | None = None) -> RayServeBackend:
+    """Joins the cluster at `address`, or begins one on this machine, and its replicas. Refused with a sentence."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+        from ray import serve
+    except ImportError as error:
+        raise Refused(
+            "Ray Serve is not installed: install it with `pip install -r requirements-ray.txt`"
+        ) from error
+    # Processes of the cluster find the lab where this one found it.
+    paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
+    try:
+        ray.init(
+            address=address, ignore_reinit_error=True, include_dashboard=None if address else False,
+            log_to_driver=False, configure_logging=False,
+            num_cpus=None if address else max(2, deployment.most_replicas * deployment.replica_cores + 1),
+        )  # fmt: skip
+    except (ConnectionError, ValueError) as error:
+        raise Refused(f"no Ray cluster answers at {address} ({error}): begin one, or leave --ray out") from error
+    serve.start(proxy_location="Disabled")
+    handle = serve.run(application(names, deployment), name=APPLICATION, route_prefix=None)
+    return RayServeBackend(handle, Models(names))
+
+
+def end() -> None:
+    """Ends what `begin` began; runs that are under way end with it."""
+    import ray
+    from ray import serve
+
+    serve.shutdown()
+    ray.shutdown()
+
+
+class RayServeBackend:
+    """An `EngineBackend` in front of a deployment's handle."""
+
+    def __init__(self, handle: Any, models: Models) -> None:
+        self._handle, self.models = handle, models
+        # What is asked of a run must not wait for a replica that does not answer.
+        self._asking = ThreadPoolExecutor(8, thread_name_prefix="asking")
+
+    def stream(
+        self,
+        settings: RunSettings,
+        control: Control | None = None,
+        progress: bool = False,
+        resumed: Resumed | None = None,
+    ) -> Iterator[Progress | Step | Finish]:
+        """As `Lab.stream`. The run goes on at another replica where its own is gone, at most `MOVES` times."""
+        from ray.exceptions import ActorDiedError, ActorUnavailableError
+
+        run = _Run(settings, control or Control(), resumed or Resumed())
+        for _ in range(MOVES + 1):
+            call = _Call(self._handle, self._asking, run, progress)
+            try:
+                yield from call.events()
+                return
+            except (ActorDiedError, ActorUnavailableError) as error:
+                log.warning("a replica is gone, and a run goes on without it: %s", error)
+                call.end()
+                run.moves.append(len(run.resumed.written))
+                if progress and not run.resumed.written:
+                    yield Waiting(0)
+            finally:
+                call.end()
+        yield run.failed(f"the replicas that wrote this ended {MOVES + 1} times: press Generate to begin again")
+
+    def capabilities(self, model: str = "embedded", precision: str = "bf16") -> Capabilities:
+        """As `Lab.capabilities`."""
+        found = self._handle.capabilities.remote(model, precision).result()
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def status(self) -> Sequence[Status]:
+        """Of each replica."""
+        return self._handle.broadcast("status").results(timeout_s=ANSWER)
+
+
+class _Run:
+    """A run across the replicas that write it. moves: after which tokens it went on at another."""
+
+    def __init__(self, settings: RunSettings, control: Control, resumed: Resumed) -> None:
+        self.settings, self.control, self.resumed = settings, control, resumed
+        self.moves: list[int] = []
+        self._text, self._thought = "", 0
+        self._since = time.monotonic() - resumed.seconds
+
+    def takes(self, event: Any) -> Any:
+        """The event as it is shown."""
+        if isinstance(event, Step):
+            if not self.resumed.written:
+                self._since = time.monotonic() - event.seconds
+            written = (*self.resumed.written, Written(event.token, event.wanted))
+            self.resumed = Resumed(written, event.seconds)
+            self._text += "" if event.thinking else event.text
+            self._thought += event.thinking
+        if isinstance(event, Finish) and self.moves:
+            return replace(event, notes=(*event.notes, *map(_moved, self.moves)))
+        return event
+
+    def goes_on(self) -> Resumed:
+        """What it goes on from now: the pause counts."""
+        written = self.resumed.written
+        return Resumed(written, time.monotonic() - self._since) if written else self.resumed
+
+    def stopped(self) -> Finish:
+        """Its end where it was stopped before a replica could say so."""
+        return self._finish("stopped", "")
+
+    def failed(self, message: str) -> Finish:
+        """Its end where no replica can go on."""
+        return self._finish("error", message)
+
+    def _finish(self, reason: Reason, message: str) -> Finish:
+        settings, text = self.settings, self._text
+        both, seconds = len(self.resumed.written), self.resumed.seconds
+        tokens = both - self._thought
+        wanted = self.control.goal(settings) if settings.steered else None
+        return Finish(
+            reason=reason,
+            text=text,
+            tokens=tokens,
+            words=words(text),
+            characters=characters(text),
+            error=None if wanted is None else length(settings.goal_unit, text, tokens) - wanted,
+            prompt_tokens=0,
+            prefill_seconds=0.0,
+            decode_seconds=seconds,
+            tokens_per_second=both / seconds if seconds > 0 else 0.0,
+            cache_bytes=0,
+            message=message,
+            notes=tuple(map(_moved, self.moves)),
+            thinking_tokens=self._thought,
+        )
+
+
+def _moved(tokens: int) -> str:
+    return f"the run went on at another replica after {tokens:,} token{'s' * (tokens != 1)}"
+
+
+class _Call:
+    """A run at one replica, from its call to its end."""
+
+    def __init__(self, handle: Any, asking: ThreadPoolExecutor, run: _Run, progress: bool) -> None:
+        self.name = uuid.uuid4().hex
+        self._handle, self._asking, self._run = handle, asking, run
+        self._sent = run.control.asked
+        self._taken, self._ended, self._late = False, False, False
+        self._batches = handle.options(stream=True).stream.remote(
+            self.name, run.settings, self._sent, progress, run.goes_on()
+        )
+        self._patience = threading.Timer(PATIENCE, self._gives_up)
+        self._patience.daemon = True
+
+    def events(self) -> Iterator[Progress | Step | Finish]:
+        """Raises what the replica's lab raises, and what says that the replica is gone."""
+        from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, RequestCancelledError
+
+        self._patience.start()
+        self._run.control.passes_on(self._asks)
+        try:
+            for batch in self._batches:
+                self._begun()
+                for event in batch:
+                    if isinstance(event, Exception):
+                        raise event
+                    yield self._run.takes(event)
+        except BackPressureError as error:
+            raise Refused("many runs wait already: try again in a minute") from error
+        except DeploymentUnavailableError as error:
+            raise Refused("no replica can be begun: look at the cluster's logs, then try again") from error
+        except RequestCancelledError:
+            if self._late:
+                yield self._run.failed("no replica took the run within a minute: try again")
+            else:
+                yield self._run.stopped()
+
+    def _begun(self) -> None:
+        if self._taken:
+            return
+        self._taken = True
+        self._patience.cancel()
+        # Asked after the call, and before the replica knew the run.
+        if self._run.control.asked != self._sent:
+            self._send()
+
+    def _gives_up(self) -> None:
+        if not self._taken:
+            self._late = True
+            self._batches.cancel()
+
+    def _asks(self, asked: Asked) -> None:
+        if self._ended or asked == self._sent:
+            return
+        if self._taken:
+            self._send()
+        elif asked.stopped:
+            self._batches.cancel()
+
+    def _send(self) -> None:
+        self._asking.submit(self._sends)
+
+    def _sends(self) -> None:
+        """The newest alone: one that waited in the meantime says no more."""
+        asked = self._run.control.asked
+        if self._ended or asked == self._sent:
+            return
+        self._sent = asked
+        try:
+            self._handle.broadcast("ask", self.name, asked).results(timeout_s=ANSWER)
+        except Exception as error:
+            log.warning("a run could not be steered: %s", error)
+
+    def end(self) -> None:
+        """Lets the replica go: a run that goes on there is ended."""
+        if not self._ended:
+            self._ended = True
+            self._patience.cancel()
+            self._batches.cancel()

@@ -24,7 +24,13 @@ from app.sites import Sites
 from backend.engine import Lab
 from backend.models.adapters import available
 from backend.models.pool import ModelError, Models, allowed
+from backend.refused import Refused
+from backend.serving.backend import EngineBackend
+from backend.serving.deployment import Deployment
 from backend.settings import RunSettings
+
+# Runs at the same time, and what says that the cluster is this machine's own.
+CONCURRENCY, LOCAL = 8, "local"
 
 
 def make(names: Sequence[str], concurrency: int = 1) -> page.Page:
@@ -88,7 +94,9 @@ def main() -> None:
     parser.add_argument(
         "--allow-model", action="append", default=[], metavar="ID", help="one more hub id or local folder"
     )
-    parser.add_argument("--concurrency", type=int, default=8, help="runs at the same time (default 8)")
+    parser.add_argument(
+        "--concurrency", type=int, help=f"runs at the same time (default {CONCURRENCY}, and as many for each replica)"
+    )
     parser.add_argument("--share", choices=["yes", "no"], default="no", help="a public address through gradio.live")
     parser.add_argument(
         "--forwarded",
@@ -102,6 +110,14 @@ def main() -> None:
     parser.add_argument(
         "--allow-frame", action="append", default=[], metavar="ORIGIN", help="a site that may show the lab in a frame"
     )
+    parser.add_argument(
+        "--ray",
+        nargs="?",
+        const=LOCAL,
+        metavar="ADDRESS",
+        help="let replicas on Ray Serve write the runs: in the cluster at this address, or in one of this machine",
+    )
+    options.add_to(parser, "replicas, with --ray", Deployment)
     options.add_to(parser, "shares", Shares)
     options.add_to(parser, "limits", Limits)
     given = parser.parse_args()
@@ -113,20 +129,36 @@ def main() -> None:
     except ModelError as error:
         parser.error(str(error))
     log.bound(int(limits.log_kb * 1000))
-    lab, runs = Lab(Models(names)), Runs()
-    demo = page.build(lab, available, runs, given.concurrency, options.of(Shares, given))
+    lab, runs, deployment = Lab(Models(names)), Runs(), options.of(Deployment, given)
+    try:
+        backend = _backend(given.ray, names, deployment)
+    except Refused as error:
+        parser.error(str(error))
+    concurrency = given.concurrency or CONCURRENCY * (deployment.most_replicas if backend else 1)
+    demo = page.build(lab, available, runs, concurrency, options.of(Shares, given), backend)
     try:
         sites = Sites.of(given.host, given.allow_host, given.allow_frame, share)
         if share or os.environ.get("SPACE_HOST"):
             limits = limits.behind_proxy()
         serve(demo, given.host, given.port, share, quiet=False, sites=sites, limits=limits)
-        _warm(lab, names[0])
+        if backend is None:
+            _warm(lab, names[0])
         ending.wait(demo)
     except OSError as error:
         parser.error(f"the lab cannot be served on port {given.port} ({error}): choose another with --port")
     except KeyboardInterrupt:
         print("The lab ends.")
     ending.end(demo, runs, limits.end_seconds)
+
+
+def _backend(ray: str | None, names: Sequence[str], deployment: Deployment) -> EngineBackend | None:
+    """The replicas that are asked for. Refused with a sentence."""
+    if ray is None:
+        return None
+    from backend.serving import ray_serve
+
+    print(f"The replicas begin: {deployment.replicas} of them, which takes half a minute or more.", flush=True)
+    return ray_serve.begin(names, deployment, None if ray == LOCAL else ray)
 
 
 def _warm(lab: Lab, name: str) -> None:

@@ -26,7 +26,7 @@ from backend.models.pool import Models
 from backend.record.provenance import provenance
 from backend.record.results import RESULTS, keep, writable
 from backend.settings import RunSettings
-from backend.steps import Finish
+from backend.steps import Finish, Resumed
 from backend.terminal import say
 
 PROMPT = "Tell me a long story about a lighthouse keeper and the sea."
@@ -51,8 +51,14 @@ class TimedLab(Lab):
         super().__init__(models)
         self.finished: list[Finish] = []
 
-    def stream(self, settings: RunSettings, control: Control | None = None, progress: bool = False) -> Iterator[Any]:
-        for event in super().stream(settings, control, progress):
+    def stream(
+        self,
+        settings: RunSettings,
+        control: Control | None = None,
+        progress: bool = False,
+        resumed: Resumed | None = None,
+    ) -> Iterator[Any]:
+        for event in super().stream(settings, control, progress, resumed):
             if isinstance(event, Finish):
                 self.finished.append(event)
             yield event

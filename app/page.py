@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from app import completions, kept, live, presence
+from app import completions, kept, live, metrics, presence
 from app.admission import Admission
 from app.api import described, endpoint
 from app.buttons import QUIET
@@ -26,6 +26,9 @@ from app.tabs import compare, generate, lessons, long_context, results, try_it
 from app.tabs.generate import Adapters
 from app.taking_up import Place, taking_up
 from app.visitors import Cookies
+from backend.engine import Lab
+from backend.serving.backend import EngineBackend
+from backend.serving.local import LocalBackend
 
 TITLE = "Length Lab"
 DEEP_LINK = "/gradio_api/deep_link"
@@ -96,12 +99,20 @@ class Page(gr.Blocks):
         return self._queue.unread(session)
 
 
-def build(lab: Any, adapters: Adapters, runs: Runs, concurrency: int = 1, shares: Shares | None = None) -> Page:
+def build(
+    lab: Lab,
+    adapters: Adapters,
+    runs: Runs,
+    concurrency: int = 1,
+    shares: Shares | None = None,
+    backend: EngineBackend | None = None,
+) -> Page:
     """The app around a lab, which writes what is running into `runs`.
 
-    adapters: why a length method cannot be used on a model, or None. concurrency: runs at the same time.
+    adapters: why a length method cannot be used on a model, or None. concurrency: runs at the same time. backend: what
+    writes the runs, where the lab does not; long texts are read by the lab.
     """
-    shares = shares or Shares()
+    shares, backend = shares or Shares(), backend or LocalBackend(lab)
     store = Store(shares)
     with Page(title=TITLE, analytics_enabled=False, fill_width=True, delete_cache=COPIES) as demo:
         gr.HTML(
@@ -109,23 +120,23 @@ def build(lab: Any, adapters: Adapters, runs: Runs, concurrency: int = 1, shares
         )
         with gr.Tabs() as tabs:
             with gr.Tab("Try it", id="try"):
-                tried = try_it.build(lab, runs, adapters)
+                tried = try_it.build(backend, runs, adapters)
             with gr.Tab("Lessons", id="lessons"):
                 lessons.build()
             with gr.Tab("Generate", id="generate"):
-                parts = generate.build(lab, runs, adapters, store, demo.load)
+                parts = generate.build(backend, runs, adapters, store, demo.load)
             try_it.leads_on(tried, parts.form, adapters, tabs)
             with gr.Tab("Compare", id="compare"):
-                compared, compares = compare.build(lab, runs, adapters, demo.load)
+                compared, compares = compare.build(backend, runs, adapters, demo.load)
             with gr.Tab("Long context", id="long"):
                 read, reads = long_context.build(lab, runs, demo.load)
             with gr.Tab("Results", id="results") as opened:
                 results.build(opened)
         forms = {try_it.PLACE: tried.form, compare.PLACE: compared, long_context.PLACE: read}
         lessons.panel(tabs, {place: Stage(form, GO[place]) for place, form in forms.items()})
-        generated = endpoint(lab, runs, demo.unread)
+        generated = endpoint(backend, runs, demo.unread)
         gr.api(generated, api_name="generate", api_description=described(generated), concurrency_id="model")
-        written = completions.endpoint(lab, runs, demo.unread)
+        written = completions.endpoint(backend, runs, demo.unread)
         gr.api(written, api_name=completions.EVENT, api_visibility="private", concurrency_id="model")
         _keeping(demo, parts, {generate.PLACE: parts.form.parts} | forms)
         _taking_up(demo, runs, {
@@ -136,6 +147,7 @@ def build(lab: Any, adapters: Adapters, runs: Runs, concurrency: int = 1, shares
     demo.routes = [
         *live.routes(), *presence.routes(demo.admission), runs.streams.route, route(), Route(DEEP_LINK, _no_link),
         *completions.routes(lambda: lab.models.names(), demo.admission),
+        metrics.route(lambda: backend.status(), lambda: len(demo.admission.present.sessions)),
     ]  # fmt: skip
     return demo
 

@@ -120,10 +120,12 @@ class Written(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """What a run wrote before it was cut off. seconds: since decoding began."""
+    """What a run wrote before it was cut off. seconds: since decoding began. exact: whether it is read again token by
+    token, as it was written; in chunks it goes faster and rounds otherwise, so that another token may follow."""
 
     written: tuple[Written, ...] = ()
     seconds: float = 0.0
+    exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)

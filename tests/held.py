@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from backend import Finish, Lab, RunSettings, Step
 from backend.inference.control import Control
 from backend.models.pool import Models
-from backend.steps import Prefilling, Progress
+from backend.steps import Prefilling, Progress, Resumed
 
 LOOK = 0.05
 
@@ -39,11 +39,15 @@ class Held(Lab):
         self._most = math.inf
 
     def stream(
-        self, settings: RunSettings, control: Control | None = None, progress: bool = False
+        self,
+        settings: RunSettings,
+        control: Control | None = None,
+        progress: bool = False,
+        resumed: Resumed | None = None,
     ) -> Iterator[Progress | Step | Finish]:
         control = control or Control()
         self.controls.append(control)
-        for event in super().stream(settings, control, progress=True):
+        for event in super().stream(settings, control, True, resumed):
             if progress or not isinstance(event, Progress):
                 yield event
             if isinstance(event, Step | Prefilling):

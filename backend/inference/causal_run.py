@@ -39,7 +39,7 @@ log = logging.getLogger("length_lab")
 
 @dataclass
 class CausalRun:
-    """State of one run. tells: whether it yields how far the prompt was read. resumed: what it wrote before, elsewhere."""
+    """State of one run. tells: whether it yields how far the prompt was read. resumed: what it wrote elsewhere."""
 
     settings: RunSettings
     control: Control
@@ -127,7 +127,7 @@ class CausalRun:
     ) -> Generator[Read, Tensor, Tensor]:
         """Read what the run wrote elsewhere as it was read there; logits of its last token. Draws what was drawn.
 
-        The tokens between two targets are read in one chunk, which rounds otherwise than token by token.
+        Where it need not be exact, the tokens between two targets are read in one chunk.
         """
         assert logits is not None
         vocabulary, written = len(logits), self.resumed.written
@@ -140,7 +140,8 @@ class CausalRun:
             # A token is read under the target of the one that follows it.
             aim = self.wanted() if last else written[index].wanted
             shows = None if self.signal is None else (self.goal(aim), not self.text.tokens)
-            if ids and (last or shows != shown or self.response.thinking or len(ids) == chunks.CHUNK):
+            alone = self.resumed.exact or last or shows != shown or self.response.thinking
+            if ids and (alone or len(ids) == chunks.CHUNK):
                 logits = yield Read(torch.tensor(ids), cache, None, self.signal)
                 ids = []
             if self.control.stopped:

@@ -23,9 +23,9 @@ class Control:
     """A person's hand on a run that is under way; safe to use from any thread. A pickled one is a copy of what was
     asked until then."""
 
-    def __init__(self, asked: Asked = Asked()) -> None:
+    def __init__(self, asked: Asked | None = None) -> None:
         self._lock = threading.Lock()
-        self._asked = asked
+        self._asked = asked or Asked()
         self._passed_on: list[Callable[[Asked], None]] = []
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -14,6 +14,7 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,11 @@ def begin(names: Sequence[str], deployment: Deployment, address: str | None = No
     except (ConnectionError, ValueError) as error:
         raise Refused(f"no Ray cluster answers at {address} ({error}): begin one, or leave --ray out") from error
     serve.start(proxy_location="Disabled")
-    handle = serve.run(application(names, deployment), name=APPLICATION, route_prefix=None)
+    # Pages of one cluster share its replicas.
+    if APPLICATION in serve.status().applications:
+        handle = serve.get_app_handle(APPLICATION)
+    else:
+        handle = serve.run(application(names, deployment), name=APPLICATION, route_prefix=None)
     return RayServeBackend(handle, Models(names))
 
 
@@ -250,7 +255,7 @@ class _Call:
     def _gives_up(self) -> None:
         if not self._taken:
             self._late = True
-            self._batches.cancel()
+            self._cancel()
 
     def _asks(self, asked: Asked) -> None:
         if self._ended or asked == self._sent:
@@ -258,7 +263,7 @@ class _Call:
         if self._taken:
             self._send()
         elif asked.stopped:
-            self._batches.cancel()
+            self._cancel()
 
     def _send(self) -> None:
         self._asking.submit(self._sends)
@@ -279,4 +284,9 @@ class _Call:
         if not self._ended:
             self._ended = True
             self._patience.cancel()
+            self._cancel()
+
+    def _cancel(self) -> None:
+        # One that was refused, or whose replica is gone, has nothing to be cancelled, and raises that.
+        with suppress(Exception):
             self._batches.cancel()

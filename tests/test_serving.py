@@ -1,0 +1,66 @@
+"""The engine in this process as a backend, and how it says that it stands still."""
+
+from __future__ import annotations
+
+import pytest
+from serving import ASKED, Contract
+
+from app.metrics import written
+from backend import Lab
+from backend.models.pool import Models
+from backend.serving import local
+from backend.serving.backend import Status
+from backend.serving.deployment import Deployment
+from backend.serving.local import LocalBackend
+
+
+class TestLocal(Contract):
+    """A lab."""
+
+    @pytest.fixture(scope="class")
+    def backend(self, lab: Lab) -> LocalBackend:
+        return LocalBackend(lab)
+
+
+def test_an_engine_stands_still_only_where_a_run_that_has_begun_waits_for_it(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(local.time, "monotonic", lambda: now[0])
+    backend = LocalBackend(Lab(Models(["embedded"])))
+    asked = []
+
+    class Events:
+        """Asks, amid the lab's next event, whether it stands still after so many seconds."""
+
+        def __init__(self, seconds):
+            self.seconds = iter(seconds)
+
+        def __next__(self):
+            now[0] += next(self.seconds)
+            asked.append(backend.stands_still())
+            return "event"
+
+        def close(self):
+            pass
+
+    # Loading a model may take long; between two events it may not; a reader that takes its time is no standstill.
+    monkeypatch.setattr(backend.lab, "stream", lambda *given: Events([500, 59, 61]))
+    events = backend.stream(ASKED)
+    next(events), next(events)
+    now[0] += 1000
+    assert not backend.stands_still()
+    next(events)
+    events.close()
+    assert asked == [False, False, True] and not backend.stands_still()
+
+
+def test_a_deployment_grows_where_it_may():
+    assert Deployment(replicas=3, most_replicas=3).options()["num_replicas"] == 3
+    grows = Deployment(replicas=1, most_replicas=4).options()
+    assert "num_replicas" not in grows and grows["autoscaling_config"]["max_replicas"] == 4
+
+
+def test_metrics_are_lines_that_prometheus_reads():
+    lines = written([Status("a", 7, 2, 1, 340, 10**9, 12.5), Status("b", 8, 0, 0, 3, 10**9, 1.0)], 5).splitlines()
+    assert 'length_lab_tokens_total{engine="a"} 340' in lines and "length_lab_visitors 5" in lines
+    assert lines.count("# TYPE length_lab_writing gauge") == 1
+    assert all(float(line.rsplit(" ", 1)[1]) >= 0 for line in lines if not line.startswith("#"))

@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
 MODEL := test -f "$${LENGTH_LAB_CACHE:-.cache}/embedded/digests.json" || $(PY) -m backend.models.embedded
 
-.PHONY: demo test test-ui test-attacks test-scale bench bench-long bench-flat bench-gpu bench-llama train-smoke adapters shapes headlines report lock audit lint screenshot space-check container-check clean
+.PHONY: demo test test-ui test-attacks test-scale test-ray serve-ray bench bench-long bench-flat bench-gpu bench-llama train-smoke adapters shapes headlines report lock audit lint screenshot space-check container-check clean
 
 demo: $(VENV)/.runs
 	@$(MODEL)
@@ -20,9 +20,13 @@ test: $(VENV)/.develops
 	$(PY) -m pytest -n 2 --dist loadfile $(ARGS)
 
 # What takes longer than a change can wait: run what a change touches before it is called done.
-test-ui test-attacks test-scale: test-%: ; $(MAKE) test ARGS="-m $* $(ARGS)"
+test-ui test-attacks test-scale test-ray: test-%: ; $(MAKE) test ARGS="-m $* $(ARGS)"
 
-# What needs a browser. space-check does what a CPU Space would.
+# Replicas on Ray Serve write what the page shows: ARGS="--replicas 4".
+serve-ray test-ray: $(VENV)/.ray
+serve-ray: ; $(MAKE) demo ARGS="--ray $(ARGS)"
+
+# These need a browser. space-check does what a CPU Space would.
 bench screenshot space-check: $(VENV)/.develops
 	@$(MODEL)
 	@.ci/chromium
@@ -58,8 +62,7 @@ results/%: $(VENV)/.develops
 	@$(MODEL)
 	$(PY) -m backend.evaluation.recipes $* --data-folder $(DATA) $(ARGS)
 
-report: $(VENV)/.runs
-	$(PY) -m backend report
+report: $(VENV)/.runs ; $(PY) -m backend report
 
 # What the container installs, and what is known of it. Vulnerabilities are asked for over the network.
 lock: $(VENV)/.develops
@@ -72,15 +75,10 @@ audit: $(VENV)/.develops
 	$(VENV)/bin/uvx --from cyclonedx-bom==7.5.0 cyclonedx-py requirements requirements.lock -o .cache/sbom.json
 	$(VENV)/bin/uvx pip-audit@2.10.1 --strict --disable-pip --require-hashes -r requirements.lock
 
-container-check:
-	.ci/container $(ARGS)
+container-check: ; .ci/container $(ARGS)
+lint: $(VENV)/.develops ; $(PY) -m ruff check . && $(PY) -m mypy
 
-lint: $(VENV)/.develops
-	$(PY) -m ruff check .
-	$(PY) -m mypy
-
-clean:
-	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis test-results
+clean: ; rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis test-results
 
 $(PY):
 	@test -n "$(PYTHON)" || { echo "No Python found: install Python 3.11, or name one: make PYTHON=/path/to/python3.11"; exit 1; }
@@ -98,3 +96,5 @@ $(VENV)/.runs: requirements.txt | $(PY)
 $(VENV)/.develops: requirements-dev.txt requirements.txt | $(PY)
 	$(PIP) install -r requirements-dev.txt
 	@touch $(VENV)/.runs $@
+
+$(VENV)/.ray: requirements-ray.txt | $(VENV)/.runs ; $(PIP) install -r $< && touch $@

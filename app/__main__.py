@@ -52,6 +52,7 @@ def serve(
     sites: who may use it, by default its own page alone.
     """
     sites, limits = sites or Sites.of(host, share=share), limits or Limits()
+    connections.on_asyncio()
     _, address, _ = demo.launch(
         server_name=host,
         server_port=port,

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from uvicorn import Server
+from uvicorn.config import LOOP_FACTORIES
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from app.limits import Limits
@@ -108,6 +109,12 @@ class Connection(H11Protocol):
         if self._late is not None:
             self._late.cancel()
             self._late = None
+
+
+def on_asyncio() -> None:
+    """Lets servers that begin from now on run on asyncio's own loop, which can be bounded; where uvloop is installed,
+    they would take that."""
+    LOOP_FACTORIES["auto"] = LOOP_FACTORIES["asyncio"]
 
 
 def bound(server: Server, limits: Limits) -> None:

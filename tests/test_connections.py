@@ -11,10 +11,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
 
 import pytest
 import uvicorn
 
+from app import connections
 from app.connections import bound
 from app.limits import Limits
 
@@ -53,6 +55,20 @@ def served(limits: Limits) -> Iterator[int]:
 def port() -> Iterator[int]:
     with served(SMALL) as port:
         yield port
+
+
+def test_a_server_is_bounded_where_another_loop_is_installed_too(monkeypatch):
+    def fails() -> None:
+        raise AssertionError("uvloop was taken")
+
+    monkeypatch.setitem(sys.modules, "uvloop", SimpleNamespace(new_event_loop=fails, Loop=fails))
+    monkeypatch.setattr(uvicorn.config, "LOOP_FACTORIES", {**uvicorn.config.LOOP_FACTORIES})
+    monkeypatch.setattr(connections, "LOOP_FACTORIES", uvicorn.config.LOOP_FACTORIES)
+    connections.on_asyncio()
+    factory = uvicorn.Config(lab, loop="auto").get_loop_factory()
+    loop = factory()
+    loop.close()
+    assert isinstance(loop, asyncio.SelectorEventLoop)
 
 
 def until(holds: Callable[[], bool], patience: float = 60) -> None:

@@ -135,9 +135,9 @@ def _class(local: EngineBackend, ray: EngineBackend, options: Replicas.Options, 
 
 def _steered(ray: EngineBackend) -> dict[str, float]:
     """A run that is given another target, then stopped."""
-    control, wanted, asked = Control(), [], 0.0
+    control, wanted = Control(), list[int | None]()
     settings = RunSettings(prompt="Why is the sky blue?", max_new_tokens=600, method="ldpe", target=500)
-    tokens, stopped, after = 0, 0.0, 0
+    tokens, stopped = 0, 0.0
     for event in ray.stream(settings, control):
         if not isinstance(event, Step):
             break
@@ -148,8 +148,7 @@ def _steered(ray: EngineBackend) -> dict[str, float]:
             tokens, stopped = event.index, time.perf_counter()
             control.stop()
     seconds = time.perf_counter() - stopped
-    after = len(wanted) - tokens
-    return {"retargeted": wanted.index(400) - SOON, "stopped": after, "stop_seconds": seconds}
+    return {"retargeted": wanted.index(400) - SOON, "stopped": len(wanted) - tokens, "stop_seconds": seconds}
 
 
 class _Followed:

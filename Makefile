@@ -24,6 +24,7 @@ test-ui test-attacks test-scale test-ray: test-%: ; $(MAKE) test ARGS="-m $* $(A
 
 # Replicas on Ray Serve write what the page shows: ARGS="--replicas 4".
 serve-ray test-ray: $(VENV)/.ray
+test-ray: ARGS += -n 0
 serve-ray: ; $(MAKE) demo ARGS="--ray $(ARGS)"
 
 # These need a browser. space-check does what a CPU Space would.
@@ -49,8 +50,7 @@ bench-llama: $(VENV)/.runs
 	$(PY) -m backend evaluate llama_cpp $(ARGS)
 
 train-smoke: $(VENV)/.develops
-	@$(MODEL)
-	rm -rf .cache/smoke && $(PY) -m backend.training.recipes smoke
+	@$(MODEL) && rm -rf .cache/smoke && $(PY) -m backend.training.recipes smoke
 
 # What lies in assets/, made anew: the recipes say how. DATA: folder of the data sets.
 DATA ?= ../shared/data
@@ -64,7 +64,7 @@ results/%: $(VENV)/.develops
 
 report: $(VENV)/.runs ; $(PY) -m backend report
 
-# What the container installs, and what is known of it. Vulnerabilities are asked for over the network.
+# What the container installs, and what is known of it, over the network.
 lock: $(VENV)/.develops
 	$(VENV)/bin/uv pip compile -q --no-annotate --no-header --python-version 3.12 --python-platform linux \
 		--generate-hashes requirements.txt -o requirements.lock

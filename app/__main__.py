@@ -14,7 +14,10 @@ if not __package__:
     sys.path[0] = str(Path(__file__).parents[1])
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-
+if os.environ.get("SPACES_ZERO_GPU"):
+    # It puts an emulated GPU into torch, which only the main thread sees: weights are to be loaded there.
+    os.environ["HF_DEACTIVATE_ASYNC_LOAD"] = "1"
+    import spaces  # noqa: F401
 
 from app import connections, ending, front, live, log, options, page, theme
 from app.limits import MB, Limits
@@ -25,6 +28,7 @@ from backend.engine import Lab
 from backend.models.adapters import available
 from backend.models.pool import ModelError, Models, allowed
 from backend.refused import Refused
+from backend.serving import zerogpu
 from backend.serving.backend import EngineBackend
 from backend.serving.deployment import Deployment
 from backend.settings import RunSettings
@@ -86,8 +90,7 @@ def serve(
     return address
 
 
-def main() -> None:
-    ending.heed_signals()
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m app", description=__doc__)
     parser.add_argument("--host", help="address to bind (default 127.0.0.1)")
     parser.add_argument("--port", type=int, default=int(os.environ.get("GRADIO_SERVER_PORT", 7860)))
@@ -121,29 +124,32 @@ def main() -> None:
     options.add_to(parser, "replicas, with --ray", Deployment)
     options.add_to(parser, "shares", Shares)
     options.add_to(parser, "limits", Limits)
+    return parser
+
+
+def main() -> None:
+    ending.heed_signals()
+    parser = _parser()
     given = parser.parse_args()
     # Where nobody is named to believe, the server believes whatever asks from this machine.
     os.environ["FORWARDED_ALLOW_IPS"] = given.forwarded
     limits, share = options.of(Limits, given), given.share == "yes"
-    try:
-        names = allowed(given.models, given.allow_model)
-    except ModelError as error:
-        parser.error(str(error))
+    runs, deployment = Runs(), options.of(Deployment, given)
     log.bound(int(limits.log_kb * 1000))
-    lab, runs, deployment = Lab(Models(names)), Runs(), options.of(Deployment, given)
     try:
-        backend = _backend(given.ray, names, deployment)
-    except Refused as error:
+        lab = Lab(Models(_names(given)))
+        backend = _backend(given.ray, lab, deployment)
+    except (ModelError, Refused) as error:
         parser.error(str(error))
-    concurrency = given.concurrency or CONCURRENCY * (deployment.most_replicas if backend else 1)
+    concurrency = given.concurrency or CONCURRENCY * (deployment.most_replicas if given.ray else 1)
     demo = page.build(lab, available, runs, concurrency, options.of(Shares, given), backend)
     try:
         sites = Sites.of(given.host, given.allow_host, given.allow_frame, share)
-        if share or os.environ.get("SPACE_HOST"):
+        if share or given.forwarded or os.environ.get("SPACE_HOST"):
             limits = limits.behind_proxy()
         serve(demo, given.host, given.port, share, quiet=False, sites=sites, limits=limits)
         if backend is None:
-            _warm(lab, names[0])
+            _warm(lab)
         ending.wait(demo)
     except OSError as error:
         parser.error(f"the lab cannot be served on port {given.port} ({error}): choose another with --port")
@@ -152,20 +158,28 @@ def main() -> None:
     ending.end(demo, runs, limits.end_seconds)
 
 
-def _backend(ray: str | None, names: Sequence[str], deployment: Deployment) -> EngineBackend | None:
-    """The replicas that are asked for. Refused with a sentence."""
+def _names(given: argparse.Namespace) -> list[str]:
+    """The models that may be asked for. A ZeroGPU Space loads them all: the embedded one, and what is added to it."""
+    names = allowed(given.models, given.allow_model)
+    return [*dict.fromkeys([names[0], *given.allow_model])] if zerogpu.here() else names
+
+
+def _backend(ray: str | None, lab: Lab, deployment: Deployment) -> EngineBackend | None:
+    """What writes the runs, where this process does not. Refused with a sentence."""
+    if zerogpu.here():
+        return zerogpu.ZeroGpuBackend(lab)
     if ray is None:
         return None
     from backend.serving import ray_serve
 
     print(f"The replicas begin: {deployment.replicas} of them, which takes half a minute or more.", flush=True)
-    return ray_serve.begin(names, deployment, None if ray == LOCAL else ray)
+    return ray_serve.begin(lab.models.names(), deployment, None if ray == LOCAL else ray)
 
 
-def _warm(lab: Lab, name: str) -> None:
+def _warm(lab: Lab) -> None:
     """Loads and packs the first model; whatever is wrong with it, the page says when it asks."""
     with suppress(Exception):
-        lab.runner(RunSettings(model=name, prompt="…"))
+        lab.runner(RunSettings(model=lab.models.names()[0], prompt="…"))
 
 
 if __name__ == "__main__":

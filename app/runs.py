@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar
@@ -42,7 +43,7 @@ def batches(events: Iterable[Event], period: float = PERIOD) -> Iterator[list[Ev
     The reading thread never waits for the page. It ends by itself once `events` do; an error of theirs is raised here.
     """
     arrived: SimpleQueue[Any] = SimpleQueue()
-    threading.Thread(target=_read, args=(events, arrived.put), daemon=True, name=THREAD).start()
+    _reads(events, arrived.put)
     done = False
     while not done:
         batch = [arrived.get(), *_drain(arrived)]
@@ -68,7 +69,7 @@ def merged(streams: Sequence[Iterable[Event]]) -> Iterator[tuple[int, Event]]:
         return lambda item: arrived.put((number, item))
 
     for number, events in enumerate(streams):
-        threading.Thread(target=_read, args=(events, tagged(number)), daemon=True, name=THREAD).start()
+        _reads(events, tagged(number))
     reading = len(streams)
     while reading:
         number, item = arrived.get()
@@ -78,6 +79,12 @@ def merged(streams: Sequence[Iterable[Event]]) -> Iterator[tuple[int, Event]]:
             raise item
         else:
             yield number, item
+
+
+def _reads(events: Iterable[Any], put: Callable[[Any], None]) -> None:
+    # With the caller's context, in which Gradio keeps the request: a ZeroGPU Space reads whose share of time it is.
+    context = copy_context()
+    threading.Thread(target=context.run, args=(_read, events, put), daemon=True, name=THREAD).start()
 
 
 def _read(events: Iterable[Any], put: Callable[[Any], None]) -> None:

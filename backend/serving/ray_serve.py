@@ -10,12 +10,10 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import time
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +23,9 @@ from backend.models.pool import Models
 from backend.refused import Refused
 from backend.serving.backend import Status
 from backend.serving.deployment import Deployment
+from backend.serving.followed_run import FollowedRun
 from backend.settings import RunSettings
-from backend.steps import Finish, Progress, Reason, Resumed, Step, Waiting, Written
-from backend.text.units import characters, length, words
+from backend.steps import Finish, Progress, Resumed, Step, Waiting
 
 APPLICATION, DEPLOYMENT = "length-lab", "Replica"
 # Times that a run goes on elsewhere, and seconds that it waits for a replica to take it.
@@ -116,7 +114,7 @@ class RayServeBackend:
         """As `Lab.stream`. The run goes on at another replica where its own is gone, at most `MOVES` times."""
         from ray.exceptions import ActorDiedError, ActorUnavailableError
 
-        run = _Run(settings, control or Control(), resumed or Resumed())
+        run = FollowedRun(settings, control or Control(), resumed or Resumed(), "replica")
         for _ in range(MOVES + 1):
             call = _Call(self._handle, self._asking, run, progress)
             try:
@@ -125,8 +123,8 @@ class RayServeBackend:
             except (ActorDiedError, ActorUnavailableError) as error:
                 log.warning("a replica is gone, and a run goes on without it: %s", error)
                 call.end()
-                run.moves.append(len(run.resumed.written))
-                if progress and not run.resumed.written:
+                run.moved()
+                if progress and not run.written:
                     yield Waiting(0)
             finally:
                 call.end()
@@ -144,72 +142,10 @@ class RayServeBackend:
         return self._handle.broadcast("status").results(timeout_s=ANSWER)
 
 
-class _Run:
-    """A run across the replicas that write it. moves: after which tokens it went on at another."""
-
-    def __init__(self, settings: RunSettings, control: Control, resumed: Resumed) -> None:
-        self.settings, self.control, self.resumed = settings, control, resumed
-        self.moves: list[int] = []
-        self._text, self._thought = "", 0
-        self._since = time.monotonic() - resumed.seconds
-
-    def takes(self, event: Any) -> Any:
-        """The event as it is shown."""
-        if isinstance(event, Step):
-            if not self.resumed.written:
-                self._since = time.monotonic() - event.seconds
-            written = (*self.resumed.written, Written(event.token, event.wanted))
-            self.resumed = Resumed(written, event.seconds)
-            self._text += "" if event.thinking else event.text
-            self._thought += event.thinking
-        if isinstance(event, Finish) and self.moves:
-            return replace(event, notes=(*event.notes, *map(_moved, self.moves)))
-        return event
-
-    def goes_on(self) -> Resumed:
-        """What it goes on from now: the pause counts."""
-        written = self.resumed.written
-        return Resumed(written, time.monotonic() - self._since) if written else self.resumed
-
-    def stopped(self) -> Finish:
-        """Its end where it was stopped before a replica could say so."""
-        return self._finish("stopped", "")
-
-    def failed(self, message: str) -> Finish:
-        """Its end where no replica can go on."""
-        return self._finish("error", message)
-
-    def _finish(self, reason: Reason, message: str) -> Finish:
-        settings, text = self.settings, self._text
-        both, seconds = len(self.resumed.written), self.resumed.seconds
-        tokens = both - self._thought
-        wanted = self.control.goal(settings) if settings.steered else None
-        return Finish(
-            reason=reason,
-            text=text,
-            tokens=tokens,
-            words=words(text),
-            characters=characters(text),
-            error=None if wanted is None else length(settings.goal_unit, text, tokens) - wanted,
-            prompt_tokens=0,
-            prefill_seconds=0.0,
-            decode_seconds=seconds,
-            tokens_per_second=both / seconds if seconds > 0 else 0.0,
-            cache_bytes=0,
-            message=message,
-            notes=tuple(map(_moved, self.moves)),
-            thinking_tokens=self._thought,
-        )
-
-
-def _moved(tokens: int) -> str:
-    return f"the run went on at another replica after {tokens:,} token{'s' * (tokens != 1)}"
-
-
 class _Call:
     """A run at one replica, from its call to its end."""
 
-    def __init__(self, handle: Any, asking: ThreadPoolExecutor, run: _Run, progress: bool) -> None:
+    def __init__(self, handle: Any, asking: ThreadPoolExecutor, run: FollowedRun, progress: bool) -> None:
         self.name = uuid.uuid4().hex
         self._handle, self._asking, self._run = handle, asking, run
         self._sent = run.control.asked

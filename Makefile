@@ -24,7 +24,7 @@ test-ui test-attacks test-scale test-ray: test-%: ; $(MAKE) test ARGS="-m $* $(A
 
 # Replicas on Ray Serve write what the page shows: ARGS="--replicas 4".
 serve-ray test-ray: $(VENV)/.ray
-test-ray: ARGS += -n 0
+test-ray: override ARGS += -n 0
 serve-ray: ; $(MAKE) demo ARGS="--ray $(ARGS)"
 
 # These need a browser. space-check does what a CPU Space would.

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import importlib
+from pathlib import Path
+
+import httpx
 import pytest
+import yaml
 from serving import ASKED, Contract
+from visiting import serving
 
 from app.metrics import written
 from backend import Lab
 from backend.models.pool import Models
-from backend.serving import local
+from backend.serving import watched
 from backend.serving.backend import Status
 from backend.serving.deployment import Deployment
 from backend.serving.local import LocalBackend
+
+ROOT = Path(__file__).parents[1]
+DEPLOY = ROOT / "assets" / "deploy"
+REQUIRED = (ROOT / "requirements-ray.txt").read_text("utf-8").splitlines()
 
 
 class TestLocal(Contract):
@@ -24,7 +34,7 @@ class TestLocal(Contract):
 
 def test_an_engine_stands_still_only_where_a_run_that_has_begun_waits_for_it(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(local.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(watched.time, "monotonic", lambda: now[0])
     backend = LocalBackend(Lab(Models(["embedded"])))
     asked = []
 
@@ -36,7 +46,7 @@ def test_an_engine_stands_still_only_where_a_run_that_has_begun_waits_for_it(mon
 
         def __next__(self):
             now[0] += next(self.seconds)
-            asked.append(backend.stands_still())
+            asked.append(backend.watched.stands_still())
             return "event"
 
         def close(self):
@@ -47,16 +57,31 @@ def test_an_engine_stands_still_only_where_a_run_that_has_begun_waits_for_it(mon
     events = backend.stream(ASKED)
     next(events), next(events)
     now[0] += 1000
-    assert not backend.stands_still()
+    assert not backend.watched.stands_still()
     next(events)
     events.close()
-    assert asked == [False, False, True] and not backend.stands_still()
+    assert asked == [False, False, True] and not backend.watched.stands_still()
 
 
 def test_a_deployment_grows_where_it_may():
     assert Deployment(replicas=3, most_replicas=3).options()["num_replicas"] == 3
     grows = Deployment(replicas=1, most_replicas=4).options()
     assert "num_replicas" not in grows and grows["autoscaling_config"]["max_replicas"] == 4
+
+
+def test_the_page_tells_what_its_engine_does(held_lab):
+    with serving(held_lab) as served:
+        text = httpx.get(f"{served.address}/lab/metrics").text
+        assert 'length_lab_writing{engine="local"} 0' in text and "length_lab_visitors 0" in text
+
+
+def test_what_a_cluster_is_given_is_what_a_deployment_has():
+    service = yaml.safe_load((DEPLOY / "kuberay.yaml").read_text("utf-8"))
+    [application] = yaml.safe_load(service["spec"]["serveConfigV2"])["applications"]
+    module, name = application["import_path"].split(":")
+    assert callable(getattr(importlib.import_module(module), name))
+    assert Deployment(**application["args"]).most_replicas == 8
+    assert f"ray[serve]=={service['spec']['rayClusterConfig']['rayVersion']}" in REQUIRED
 
 
 def test_metrics_are_lines_that_prometheus_reads():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +22,7 @@ HERE = Path(__file__).parent
 
 @pytest.mark.skipif(importlib.util.find_spec("spaces") is None, reason="spaces is not installed: make test installs it")
 def test_runs_on_zerogpu_keep_to_the_contract():
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", HERE / "zerogpu_contract.py"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", HERE / "zerogpu_contract.py"]
     plain = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(command, cwd=HERE.parent, env=plain, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-5000:]
@@ -34,8 +35,6 @@ def test_a_control_in_shared_memory_is_one_in_every_process():
         "assert control.asked.goal == 30 and not control.stopped; control.watch(2, 5); control.stop()"
     )
     control.retarget(30)
-    import pickle
-
     subprocess.run([sys.executable, "-c", program, pickle.dumps(control).hex()], check=True, cwd=HERE.parent)
     assert control.asked == Asked(True, 30, (2, 5))
     control.close()

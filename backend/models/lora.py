@@ -44,12 +44,12 @@ class Lora:
             raise Refused(f"it is no plain LoRA: {', '.join(other)}")
         if not isinstance(alpha := config.get("lora_alpha"), (int, float)):
             raise Refused(f"its lora_alpha is no number: {alpha}")
-        tensors = load_file(folder / WEIGHTS, device=str(model.device))
+        tensors = load_file(folder / WEIGHTS)
         parts = {}
         for name in [name.removesuffix(DOWN) for name in tensors if name.endswith(DOWN)]:
             down, up = tensors.pop(name + DOWN).float(), tensors.pop(name + UP).float()
             rank = len(down) ** (0.5 if config.get("use_rslora") else 1)
-            parts[name.removeprefix(PREFIX)] = down, up * (alpha / rank)
+            parts[name.removeprefix(PREFIX)] = down.to(model.device), (up * (alpha / rank)).to(model.device)
         if tensors:
             raise Refused(f"it holds {next(iter(tensors))}, which is no part of a LoRA")
         fitting = dict(linears(model))

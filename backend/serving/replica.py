@@ -6,6 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from backend.engine import Lab
@@ -14,12 +15,14 @@ from backend.models.adapters import available
 from backend.models.capabilities import Capabilities
 from backend.models.pool import Models
 from backend.serving.backend import Status
-from backend.serving.local import STANDSTILL, LocalBackend
+from backend.serving.local import LocalBackend
+from backend.serving.watched import STANDSTILL
 from backend.settings import RunSettings
 from backend.steps import Resumed
 
-# Seconds between two batches of events. Each costs half a millisecond, an event in it a tenth of that.
-PERIOD = 0.05
+# Seconds between two batches of a run's events, for each run there is, and at most. A batch costs a millisecond here
+# and where it is read, an event in it a tenth of that; the page draws three times a second at least.
+PERIOD, SLOWEST = 0.05, 0.33
 log = logging.getLogger("length_lab")
 
 
@@ -50,6 +53,8 @@ class Replica:
         loop, arrived = asyncio.get_running_loop(), asyncio.Queue[Any]()
         control = self._controls[run] = Control(asked)
 
+        ended = asyncio.Event()
+
         def put(item: Any) -> None:
             loop.call_soon_threadsafe(arrived.put_nowait, item)
 
@@ -60,6 +65,7 @@ class Replica:
             except Exception as error:
                 put(error)
             put(None)
+            loop.call_soon_threadsafe(ended.set)
 
         try:
             yield []
@@ -68,11 +74,12 @@ class Replica:
                 batch = [await arrived.get()]
                 while not arrived.empty():
                     batch.append(arrived.get_nowait())
-                ended = batch[-1] is None
-                yield batch[:-1] if ended else batch
-                if ended:
+                last = batch[-1] is None
+                yield batch[:-1] if last else batch
+                if last:
                     return
-                await asyncio.sleep(PERIOD)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(ended.wait(), min(SLOWEST, PERIOD * len(self._controls)))
         finally:
             # Also where whoever read it is gone.
             control.stop()
@@ -98,5 +105,5 @@ class Replica:
 
     def check_health(self) -> None:
         """RuntimeError where it is to be replaced."""
-        if self.backend.stands_still():
+        if self.backend.watched.stands_still():
             raise RuntimeError(f"no run came forward for {STANDSTILL:.0f} s")

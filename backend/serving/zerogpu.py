@@ -19,7 +19,7 @@ from backend.models.capabilities import Capabilities
 from backend.serving.backend import Status
 from backend.serving.control import SharedMemoryControl
 from backend.serving.followed_run import FollowedRun
-from backend.serving.local import LocalBackend
+from backend.serving.watched import Watched
 from backend.settings import RunSettings
 from backend.steps import Finish, Progress, Resumed, Step
 
@@ -43,7 +43,7 @@ class ZeroGpuBackend:
     def __init__(self, lab: Lab) -> None:
         import spaces
 
-        self.models, self._local = lab.models, LocalBackend(lab, "zerogpu")
+        self.lab, self.models, self._watched = lab, lab.models, Watched("zerogpu")
         for model in lab.models.names():
             _load(lab, model)
 
@@ -52,7 +52,7 @@ class ZeroGpuBackend:
         ) -> Iterator[Progress | Step | Finish | Exception]:
             # An error of a worker arrives as its name alone.
             try:
-                yield from self._local.stream(settings, control, progress, resumed)
+                yield from lab.stream(settings, control, progress, resumed)
             except Exception as error:
                 yield error
 
@@ -66,6 +66,11 @@ class ZeroGpuBackend:
         resumed: Resumed | None = None,
     ) -> Iterator[Progress | Step | Finish]:
         """As `Lab.stream`. Where a worker's time is over, the run goes on in another one."""
+        return self._watched.over(self._followed(settings, control, progress, resumed), progress)
+
+    def _followed(
+        self, settings: RunSettings, control: Control | None, progress: bool, resumed: Resumed | None
+    ) -> Iterator[Progress | Step | Finish]:
         run = FollowedRun(settings, control or Control(), resumed or Resumed(), "GPU worker")
         with closing(SharedMemoryControl()) as shared:
             run.control.passes_on(lambda asked: shared.ask(**asked._asdict()))
@@ -92,17 +97,19 @@ class ZeroGpuBackend:
                 if isinstance(event, Exception):
                     raise event
                 yield run.takes(event)
-        finally:
+        except GeneratorExit:
+            # Closing the worker's events does not wake it amid a step.
             shared.stop()
             events.close()
+            raise
 
     def capabilities(self, model: str = "embedded", precision: str = "bf16") -> Capabilities:
         """As `Lab.capabilities`, of what is loaded."""
-        return self._local.capabilities(model, precision)
+        return self.lab.capabilities(model, precision)
 
     def status(self) -> Sequence[Status]:
-        """Of this process, which writes nothing itself."""
-        return self._local.status()
+        """Of all its workers; memory and processor time are this process's."""
+        return [self._watched.status()]
 
 
 def _load(lab: Lab, model: str) -> None:

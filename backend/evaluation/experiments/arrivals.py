@@ -77,8 +77,8 @@ class Arrivals(Experiment):
         )
         words = (
             f"Tokens per second of one engine on one thread by the runs that it writes at once ({speeds}), measured; "
-            f"visitors simulated, each of whom asks for {result['written']} tokens, reads {result['reads']:.0f} seconds "
-            "in the mean (exponential) and asks again, at the replica with the fewest runs. A cell has the 95th "
+            f"visitors simulated, each of whom asks for {result['written']} tokens, reads {result['reads']:.0f} s in "
+            "the mean (exponential) and asks again, at the replica with the fewest runs. A cell has the 95th "
             "percentile of the seconds until the first token, and the tokens per second that a visitor sees (median)."
         )
         return Card(f"{words}\n\n{table(['visitors', *(f'{engines} replicas' for engines in replicas)], lines)}")
@@ -138,11 +138,11 @@ def simulated(
     for now in np.arange(0.0, 60 * options.minutes, STEP):
         for one in np.flatnonzero(asks <= now):
             asked[one], asks[one] = now, np.inf
-            waiting.append(one)
+            waiting.append(int(one))
         rows = np.bincount(place[place >= 0], minlength=replicas)
         while waiting and rows.min() < most:
-            one, least = waiting.pop(0), int(rows.argmin())
-            place[one], prompt[one], left[one], begun[one] = least, first * lone, options.written, np.nan
+            chosen, least = waiting.pop(0), int(rows.argmin())
+            place[chosen], prompt[chosen], left[chosen], begun[chosen] = least, first * lone, options.written, np.nan
             rows[least] += 1
         writing = np.flatnonzero(place >= 0)
         work = STEP * rate[rows[place[writing]]] / np.maximum(1, rows[place[writing]])
@@ -151,9 +151,9 @@ def simulated(
         left[writing] -= work - read
         begins = writing[(prompt[writing] <= 0) & np.isnan(begun[writing])]
         begun[begins] = now + STEP
-        for one in writing[left[writing] <= 0]:
+        for ended in writing[left[writing] <= 0]:
             if now > 20 * options.minutes:
-                waits.append(begun[one] - asked[one])
-                rates.append(options.written / max(STEP, now + STEP - begun[one]))
-            place[one], asks[one] = -1, now + drawn.exponential(options.reads)
+                waits.append(begun[ended] - asked[ended])
+                rates.append(options.written / max(STEP, now + STEP - begun[ended]))
+            place[ended], asks[ended] = -1, now + drawn.exponential(options.reads)
     return np.array(waits or [np.inf]), np.array(rates or [0.0])

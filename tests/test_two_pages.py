@@ -83,7 +83,7 @@ def pages() -> Iterator[Pages]:
         processes = []
         for port, cluster in zip(ports, ([], ["auto"]), strict=True):
             command = [sys.executable, "-m", "app", "--ray", *cluster, "--port", str(port), "--forwarded", "127.0.0.1"]
-            command += ["--visitor-runs", "8", "--address-visitors", "1000", "--concurrency", "600"]
+            command += ["--visitor-runs", "8", "--address-visitors", "1000", "--concurrency", "60"]
             process = subprocess.Popen(command, cwd=ROOT, env=environment)
             stack.callback(ended, process)
             there(f"http://127.0.0.1:{port}", process)

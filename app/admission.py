@@ -109,6 +109,8 @@ class Admission(Queue):
             try:
                 await task()
             except Exception:
+                if self._closing:
+                    return
                 log.exception("a task of the queue failed and is begun again")
                 await asyncio.sleep(REST)
             self.stopped = self._closing

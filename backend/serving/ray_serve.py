@@ -60,6 +60,8 @@ def built(arguments: dict[str, Any]) -> Any:
 def begin(names: Sequence[str], deployment: Deployment, address: str | None = None) -> RayServeBackend:
     """Joins the cluster at `address`, or begins one on this machine, and its replicas. Refused with a sentence."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Ray lets its workers give way to all else, the page included, whose visitors wait for them.
+    os.environ.setdefault("RAY_worker_niceness", "0")
     try:
         import ray
         from ray import serve

@@ -20,9 +20,9 @@ from backend.serving.watched import STANDSTILL
 from backend.settings import RunSettings
 from backend.steps import Resumed
 
-# Seconds between two batches of a run's events, for each run there is, and at most. A batch costs a millisecond here
-# and where it is read, an event in it a tenth of that; the page draws three times a second at least.
-PERIOD, SLOWEST = 0.05, 0.33
+# Seconds between two batches of a run's events. A batch costs a millisecond here and where it is read, an event in it a
+# tenth of that; the page draws three to five times a second.
+PERIOD = 0.25
 log = logging.getLogger("length_lab")
 
 
@@ -79,7 +79,7 @@ class Replica:
                 if last:
                     return
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(ended.wait(), min(SLOWEST, PERIOD * len(self._controls)))
+                    await asyncio.wait_for(ended.wait(), PERIOD)
         finally:
             # Also where whoever read it is gone.
             control.stop()

@@ -77,6 +77,8 @@ def _measured(
     local: LocalBackend, ray: RayServeBackend, options: Replicas.Options, say: Say
 ) -> Iterator[dict[str, Any]]:
     result: dict[str, Any] = options.model_dump(exclude={"out"})
+    for backend in (local, ray):
+        _writes(backend, runs(options.runs, 2))
     steps = (
         ("cost", options.rounds, lambda number: _cost(local, ray, options.written, number)),
         ("class", options.rounds, lambda number: _class(local, ray, options, number)),

@@ -90,6 +90,6 @@ _GUARD = threading.Lock()
 def _tokenizers_of(loaded: Loaded) -> Tokenizers:
     """A model whose folder has no other for what it writes has one for both."""
     folder = Path(headlines.place(loaded.capabilities.model))
-    if (folder / headlines.CHARACTERS).is_dir():
+    if headlines.target_tokens(folder):
         return Tokenizers(*headlines.tokenizers(folder))
     return Tokenizers(loaded.tokenizer, loaded.tokenizer)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
+from tokenizers.models import BPE
 from transformers import PreTrainedTokenizerBase
 
+from backend.encoder_decoder.characters import Characters
 from backend.record import jsonlines
 from backend.refused import Refused
 
@@ -26,16 +29,24 @@ class Pair:
     text: str
 
 
-class Tokenizers(NamedTuple):
+@dataclass(frozen=True)
+class Tokenizers:
     """Of sources and of what is written; of most models one."""
 
     source: PreTrainedTokenizerBase
     target: PreTrainedTokenizerBase
 
     @property
-    def by_character(self) -> bool:
-        """Whether each token of what is written is one character."""
+    def in_characters(self) -> bool:
+        """Whether lengths of what is written are characters; else they are tokens."""
         return self.source is not self.target
+
+    @cached_property
+    def characters(self) -> Characters | None:
+        """Those of the tokens of what is written; None where each token counts as one."""
+        if self.in_characters and isinstance(self.target.backend_tokenizer.model, BPE):
+            return Characters.of(self.target)
+        return None
 
     def read(self, source: str, longest: int) -> list[int]:
         """Token ids of a source, cut to the `longest` first, the last of which is the end token."""
@@ -44,6 +55,10 @@ class Tokenizers(NamedTuple):
     def written(self, text: str) -> list[int]:
         """Token ids of a text, without start and end."""
         return self.target(text, add_special_tokens=False)["input_ids"]
+
+    def length(self, tokens: Sequence[int]) -> int:
+        """The length of a text of these tokens, without start and end."""
+        return len(tokens) if self.characters is None else self.characters.length(tokens)
 
 
 def read(file: Path, most: int | None = None, seed: int = 0) -> list[Pair]:
@@ -61,8 +76,8 @@ def padded(rows: Sequence[Sequence[int]], fill: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Examples:
-    """Pairs as a trainer takes them: `rows` of input_ids, labels with EOS, and `length` of both, by which batches are
-    made. start, end, pad: token ids of the model's config."""
+    """Pairs as a trainer takes them: `rows` of input_ids, labels with EOS, the text's `target`, which is its length,
+    and `length` of both, by which batches are made. start, end, pad: token ids of the model's config."""
 
     rows: list[dict[str, Any]]
     start: int
@@ -79,15 +94,16 @@ class Examples:
         written: int,
         left_out: Collection[int] = (),
     ) -> Examples:
-        """longest, written: most tokens of a source and of a text; longer texts are left out, sources cut. left_out:
-        lengths of texts that are left out too."""
+        """longest: most tokens of a source, which is cut. written: the greatest length of a text; longer ones are left
+        out. left_out: lengths of texts that are left out too."""
         rows = []
         for pair in pairs:
             labels = tokenizers.written(pair.text)
-            if 0 < len(labels) <= written and len(labels) not in left_out:
+            length = tokenizers.length(labels)
+            if 0 < length <= written and length not in left_out:
                 ids = tokenizers.read(pair.source, longest)
                 row = {"input_ids": ids, "labels": [*labels, config.eos_token_id]}
-                rows.append(row | {"length": len(ids) + 2 * len(labels)})
+                rows.append(row | {"target": length, "length": len(ids) + 2 * len(labels)})
         if not rows:
             raise Refused("no pair fits: give more data, or raise the longest text")
         return cls(rows, config.decoder_start_token_id, config.eos_token_id, config.pad_token_id)
@@ -99,7 +115,7 @@ class Examples:
         return self.rows[index]
 
     def batch(self, rows: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
-        """input_ids, attention_mask, labels, decoder_input_ids, and targets [batch]: tokens of each text, EOS not
+        """input_ids, attention_mask, labels, decoder_input_ids, and targets [batch]: the length of each text, EOS not
         counted."""
         sources = padded([row["input_ids"] for row in rows], self.pad)
         labels = padded([row["labels"] for row in rows], IGNORED)
@@ -109,5 +125,5 @@ class Examples:
             "attention_mask": (sources != self.pad).long(),
             "labels": labels,
             "decoder_input_ids": inputs,
-            "targets": torch.tensor([len(row["labels"]) - 1 for row in rows]),
+            "targets": torch.tensor([row["target"] for row in rows]),
         }

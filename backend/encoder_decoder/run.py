@@ -84,7 +84,7 @@ def _aimed(writer: Writer, settings: RunSettings) -> bool:
     """Whether a target acts on the run. ValueError for what an encoder-decoder cannot do."""
     if settings.steered and settings.unit == "words":
         raise Refused("an encoder-decoder counts what it writes in tokens: choose tokens or characters as the unit")
-    if settings.steered and settings.unit == "characters" and not writer.tokenizers.by_character:
+    if settings.steered and settings.unit == "characters" and not writer.tokenizers.in_characters:
         raise Refused("this model writes subwords, whose characters no target counts: choose tokens as the unit")
     if settings.temperature > 0:
         raise Refused("an encoder-decoder searches for its likeliest text, and draws none: set the temperature to 0")
@@ -217,7 +217,7 @@ def _left_out(settings: RunSettings) -> Iterator[str]:
 
 
 def _listed(writer: Writer, others: Sequence[Hypothesis]) -> Iterator[str]:
-    unit = "characters" if writer.tokenizers.by_character else "tokens"
+    unit = "characters" if writer.tokenizers.in_characters else "tokens"
     for rank, one in enumerate(others, 2):
         yield f"hypothesis {rank} of {len(one.tokens)} {unit}: “{writer.text(one.tokens)}”."
 

@@ -120,11 +120,16 @@ def train_base(
     set_seed(settings.seed)
     folder = out.with_name(out.name + ".training")
     folder.mkdir(parents=True, exist_ok=True)
-    tokenizers = _tokenizers(folder, pairs, settings.start)
+    if settings.start:
+        written = headlines.target_tokens(Path(settings.start)) or settings.target_tokens
+        settings = replace(settings, target_tokens=written)
+    tokenizers = _tokenizers(folder, pairs, settings)
     if settings.start:
         config = MarianConfig.from_pretrained(settings.start)
     else:
-        config = headlines.config(len(tokenizers.target), settings.width, settings.layers, settings.dropout)
+        config = headlines.config(
+            len(tokenizers.target), settings.width, settings.layers, settings.dropout, settings.target_tokens == "bpe"
+        )
     model = MarianMTModel(config)
     if settings.start:
         # Not `from_pretrained`, after which the sinusoids could be trained.
@@ -167,7 +172,7 @@ def finish_base(folder: Path, out: Path, settings: HeadlineSettings, result: dic
     model.half().save_pretrained(out)
     source, target = headlines.tokenizers(Path(settings.start) if settings.start else folder)
     source.save_pretrained(out)
-    target.save_pretrained(out / headlines.CHARACTERS)
+    target.save_pretrained(out / settings.target_tokens)
     log = json.loads((checkpoints[-1] / "trainer_state.json").read_text("utf-8"))["log_history"]
     validated = [line for line in log if "eval_loss" in line]
     _log(out / LOG, validated)
@@ -197,12 +202,18 @@ def _mean(states: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
     return {name: torch.stack([state[name].float() for state in states]).mean(0) for name in states[0]}
 
 
-def _tokenizers(folder: Path, pairs: Sequence[Pair], start: str | None) -> Tokenizers:
-    if start:
-        return Tokenizers(*headlines.tokenizers(Path(start)))
-    if not (folder / headlines.CHARACTERS).is_dir():
-        headlines.subwords(pair.source for pair in pairs).save_pretrained(folder)
-        headlines.characters(pair.text for pair in pairs).save_pretrained(folder / headlines.CHARACTERS)
+def _tokenizers(folder: Path, pairs: Sequence[Pair], settings: HeadlineSettings) -> Tokenizers:
+    if settings.start:
+        return Tokenizers(*headlines.tokenizers(Path(settings.start)))
+    if not (folder / settings.target_tokens).is_dir():
+        sources, texts = [pair.source for pair in pairs], [pair.text for pair in pairs]
+        if settings.target_tokens == "bpe":
+            source = headlines.subwords([*sources, *texts])
+            target = headlines.whole(source)
+        else:
+            source, target = headlines.subwords(sources), headlines.characters(texts)
+        source.save_pretrained(folder)
+        target.save_pretrained(folder / settings.target_tokens)
     return Tokenizers(*headlines.tokenizers(folder))
 
 

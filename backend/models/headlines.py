@@ -55,6 +55,8 @@ def config(
         dropout=dropout,
         activation_function="relu",
         scale_embedding=True,
+        # A table that also tells what comes next begins as wide as fits both.
+        init_std=width**-0.5 if shared else 0.02,
         max_position_embeddings=512,
         pad_token_id=SPECIAL.index(PAD),
         eos_token_id=SPECIAL.index(END),

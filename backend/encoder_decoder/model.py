@@ -56,7 +56,7 @@ def writer(model: PreTrainedModel, tokenizers: Tokenizers, adapter: Adapter | No
     signal = None
     if adapter is not None:
         model = PeftModel.from_pretrained(model, adapter.path).merge_and_unload()
-        signal = DecoderSignal(model, adapter.settings) if adapter.settings else None
+        signal = DecoderSignal(model, adapter.settings, tokenizers.characters) if adapter.settings else None
     model.set_attn_implementation("eager")
     model.float().cpu().eval().requires_grad_(False)
     if signal is not None:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 from tokenizers.models import BPE
+from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from backend.encoder_decoder.characters import Characters

@@ -41,7 +41,7 @@ def config(
     from transformers import MarianConfig
 
     return MarianConfig(
-        vocab_size=SOURCE_TOKENS,
+        vocab_size=written if shared else SOURCE_TOKENS,
         decoder_vocab_size=written,
         share_encoder_decoder_embeddings=shared,
         tie_word_embeddings=shared,

@@ -236,17 +236,18 @@ def train(
     found = Examples.of(
         pairs, tokenizers, model.config, settings.longest_prompt, settings.longest, settings.left_out
     )
-    lengths = [len(row["labels"]) - 1 for row in found.rows]
+    lengths = [row["target"] for row in found.rows]
     signal = None
     if isinstance(methods[settings.method], SignalMethod):
         shown = SignalSettings(
             settings.method, settings.gain, settings.gain, (min(lengths), max(lengths)), beside=settings.beside
         )
-        signal = DecoderSignal(model, shown)
+        signal = DecoderSignal(model, shown, tokenizers.characters)
     lora = get_peft_model(model, _lora(model, settings))
     if signal is not None:
         lora.length_signal = signal
-    batch = max(1, settings.budget // max(1, round(sum(lengths) / len(lengths))))
+    tokens = sum(len(row["labels"]) - 1 for row in found.rows)
+    batch = max(1, settings.budget // max(1, round(tokens / len(found))))
     steps = max(1, settings.samples // batch)
     report(f"{settings.method}: {steps:,} steps of {batch} of {len(found):,} pairs")
     arguments = _arguments(
@@ -269,7 +270,7 @@ def train(
     adapter = adapters.save(out, lora.half(), kept, settings.model)
     losses = [line["loss"] for line in trainer.state.log_history if "loss" in line]
     result: dict[str, Any] = {"step": steps, "samples": steps * batch, "pairs": len(found), "seconds": seconds}
-    result["loss"] = losses[-1] if losses else None
+    result |= {"loss": losses[-1] if losses else None, "unit": "characters" if tokenizers.in_characters else "tokens"}
     _tell(out, settings, result, headline_card.of_adapter, note)
     return adapter
 

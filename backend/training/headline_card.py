@@ -13,11 +13,13 @@ UNSTATED = "Their licences were not stated."
 def of_base(about: Mapping[str, Any], note: str) -> str:
     """Markdown with the front matter of the hub. about: what training.json tells; note: on where the texts are from."""
     settings, result = about["settings"], about["result"]
+    subwords = settings["target_tokens"] == "bpe"
+    written = "and writes subwords, of one table" if subwords else "and writes characters (001 §4)"
     return _page(
         ["library_name: transformers", "pipeline_tag: summarization"],
         "headlines: a small encoder-decoder that writes one line of a description",
         f"A Marian of {settings['layers']} + {settings['layers']} layers, {settings['width']} wide, "
-        f"{result['parameters']:,} parameters, trained from nothing: it reads subwords and writes characters (001 §4). "
+        f"{result['parameters']:,} parameters, trained from nothing: it reads subwords {written}. "
         "Its weights are the mean of the last checkpoints.",
         [
             ("Pairs", f"{result['pairs']:,}"),
@@ -42,7 +44,7 @@ def of_adapter(about: Mapping[str, Any], note: str) -> str:
             ("Samples, optimiser steps", f"{result['samples']:,}, {result['step']:,}"),
             ("Distinct texts", f"{result['pairs']:,}"),
             ("Loss over the last steps", _number(result["loss"])),
-            ("Longest text", f"{settings['longest']} tokens"),
+            ("Longest text", f"{settings['longest']} {result['unit']}"),
             ("Lengths left out", ", ".join(map(str, settings["left_out"])) or "none"),
         ],
         about,

@@ -19,6 +19,8 @@ from backend.record import jsonlines
 from backend.refused import Refused
 
 IGNORED = -100
+# Words of a stretch to copy, and words at the beginning of a source out of which it is taken.
+STRETCH, REACHED = 12, 24
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,18 @@ def read(file: Path, most: int | None = None, seed: int = 0) -> list[Pair]:
     order. Errors in the file are `Refused`."""
     pairs = [Pair(row["source"], row["headline"]) for row in jsonlines.read(file, "source", "headline")]
     return pairs if most is None or most >= len(pairs) else random.Random(seed).sample(pairs, most)
+
+
+def copies(pairs: Sequence[Pair], seed: int = 0) -> list[Pair]:
+    """Sources, each with one stretch of its own words, of twelve or less, in place of its text. A model that writes
+    those learns to look words up in a source: after a word comes the one that follows it there."""
+    drawn = random.Random(seed)
+    found = []
+    for pair in pairs:
+        words = pair.source.split()
+        begins = drawn.randrange(max(1, min(len(words), REACHED) - STRETCH))
+        found.append(Pair(pair.source, " ".join(words[begins : begins + STRETCH])))
+    return found
 
 
 def padded(rows: Sequence[Sequence[int]], fill: int) -> Tensor:

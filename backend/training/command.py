@@ -65,6 +65,9 @@ def _add_headlines(command: argparse.ArgumentParser) -> None:
     command.add_argument("--note", default="", help="on where the texts are from, for the model card")
     for field in fields(HeadlineSettings):
         flag, default = f"--{field.name.replace('_', '-')}", field.default
+        if isinstance(default, bool):
+            command.add_argument(flag, action="store_true", help=f"({default})")
+            continue
         kind, shown = (str, "none") if default is None else (type(default), default)
         choices = get_args(TargetTokens) if field.name == "target_tokens" else None
         command.add_argument(flag, type=kind, default=default, choices=choices, help=f"({shown})")

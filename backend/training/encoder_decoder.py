@@ -30,7 +30,7 @@ from transformers import (
     set_seed,
 )
 
-from backend.encoder_decoder.pairs import Examples, Pair, Tokenizers
+from backend.encoder_decoder.pairs import Examples, Pair, Tokenizers, copies
 from backend.encoder_decoder.signal import DecoderSignal
 from backend.families import encoder_decoders
 from backend.methods import methods
@@ -45,8 +45,8 @@ from backend.training.settings import HeadlineSettings, TrainSettings
 from backend.training.train import LOG, sole
 
 LEARNED = "learned.pt"
-# Checkpoints whose mean the headline model is (001 §3.2), and steps between two of them.
-AVERAGED, EVERY = 10, 50
+# Steps between two checkpoints of the headline model.
+EVERY = 50
 VALIDATED = 512
 
 
@@ -134,9 +134,8 @@ def train_base(
     if settings.start:
         # Not `from_pretrained`, after which the sinusoids could be trained.
         model.load_state_dict(_mean([load_file(Path(settings.start, "model.safetensors"))]), strict=False)
-    made = [
-        Examples.of(each, tokenizers, config, settings.longest_source, settings.longest) for each in (pairs, valid)
-    ]
+    texts = [copies(each, settings.seed) if settings.copies else each for each in (pairs, valid)]
+    made = [Examples.of(each, tokenizers, config, settings.longest_source, settings.longest) for each in texts]
     report(f"{model.num_parameters():,} parameters, {len(made[0]):,} pairs")
     arguments = _arguments(
         folder,
@@ -147,7 +146,7 @@ def train_base(
         label_smoothing_factor=settings.smoothing,
         max_steps=settings.steps,
         save_steps=EVERY,
-        save_total_limit=AVERAGED,
+        save_total_limit=settings.averaged,
         eval_strategy="steps",
         eval_steps=10 * EVERY,
         seed=settings.seed,
@@ -165,7 +164,7 @@ def train_base(
 def finish_base(folder: Path, out: Path, settings: HeadlineSettings, result: dict[str, Any], note: str) -> Path:
     """Write the mean of a training's last checkpoints as a model folder, in half precision, with its card. result:
     seconds, pairs and parameters."""
-    checkpoints = sorted(folder.glob("checkpoint-*"), key=lambda each: int(each.name.partition("-")[2]))[-AVERAGED:]
+    checkpoints = sorted(folder.glob("checkpoint-*"), key=lambda each: int(each.name.partition("-")[2]))[-settings.averaged :]
     model = MarianMTModel.from_pretrained(checkpoints[-1])
     model.load_state_dict(_mean([load_file(each / "model.safetensors") for each in checkpoints]), strict=False)
     model.generation_config.forced_eos_token_id = None

@@ -107,7 +107,9 @@ class HeadlineSettings:
     steps: of `batch` pairs each. schedule: of the rate, as transformers names it. width, layers: of each side.
     smoothing: of labels. longest_source: tokens of a source, which is cut. longest: characters of a headline, which is
     left out where it is longer. target_tokens: what a headline is written in; bpe are the source's own subwords, with
-    one table of embeddings. start: a headline model to go on from, in its own target tokens; None for nothing.
+    one table of embeddings. copies: whether a stretch of the source stands in for its headline, as a first lesson.
+    averaged: last checkpoints, of every 50 steps, whose mean is kept (001 §3.2). start: a headline model to go on from,
+    in its own target tokens; None for nothing.
     """
 
     steps: int = 12_000
@@ -122,6 +124,8 @@ class HeadlineSettings:
     longest_source: int = 96
     longest: int = 96
     target_tokens: TargetTokens = "characters"
+    copies: bool = False
+    averaged: int = 10
     start: str | None = None
     seed: int = 0
 

@@ -164,7 +164,8 @@ def train_base(
 def finish_base(folder: Path, out: Path, settings: HeadlineSettings, result: dict[str, Any], note: str) -> Path:
     """Write the mean of a training's last checkpoints as a model folder, in half precision, with its card. result:
     seconds, pairs and parameters."""
-    checkpoints = sorted(folder.glob("checkpoint-*"), key=lambda each: int(each.name.partition("-")[2]))[-settings.averaged :]
+    checkpoints = sorted(folder.glob("checkpoint-*"), key=lambda each: int(each.name.partition("-")[2]))
+    checkpoints = checkpoints[-settings.averaged :]
     model = MarianMTModel.from_pretrained(checkpoints[-1])
     model.load_state_dict(_mean([load_file(each / "model.safetensors") for each in checkpoints]), strict=False)
     model.generation_config.forced_eos_token_id = None

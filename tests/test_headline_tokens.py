@@ -88,7 +88,7 @@ def test_both_sides_have_one_table_and_the_same_tokens(writer):
     tables = {each.weight.data_ptr() for each in (model.model.shared, model.lm_head)}
     tables |= {side.embed_tokens.weight.data_ptr() for side in (model.get_encoder(), model.get_decoder())}
     assert len(tables) == 1 and both.source.get_vocab() == both.target.get_vocab()
-    assert both.in_characters and both.characters is not None
+    assert both.in_characters and both.characters is not None and not both.by_character
 
 
 @pytest.mark.parametrize("text", ["a small tool", "naïve 漢字", "x", " ", "don't  👩‍🔬 it"])
@@ -183,6 +183,20 @@ def test_the_way_on_keeps_the_target_tokens_and_cards_tell_them(folder, tmp_path
     assert headlines.target_tokens(tmp_path / "more") == "bpe"
     assert "and writes subwords" in (tmp_path / "more" / "README.md").read_text()
     assert "| Longest text | 96 characters |" in (folder / "ldpe" / "README.md").read_text()
+
+
+def test_a_first_lesson_copies_stretches_of_sources(tmp_path):
+    found = pairs.copies(PAIRS)
+    assert all(copy.source == pair.source and copy.text in pair.source for copy, pair in zip(found, PAIRS, strict=True))
+    assert all(1 <= len(copy.text.split()) <= 12 for copy in found) and pairs.copies(PAIRS) == found
+    assert pairs.copies([Pair("", "a tool")]) == [Pair("", "")]
+    first = HeadlineSettings(
+        steps=1, batch=8, width=64, layers=1, warmup=1, target_tokens="bpe", copies=True, averaged=1, longest=200
+    )
+    train_base(PAIRS, PAIRS[:8], first, tmp_path / "first", lambda _: None)
+    train_base(PAIRS, PAIRS[:8], HeadlineSettings(steps=1, start=str(tmp_path / "first")), tmp_path / "next", str)
+    [before] = [line for line in (tmp_path / "next" / "README.md").read_text().split("\n") if "Before that" in line]
+    assert before.endswith("1 steps of 8, 0.1 times all, rate 0.001, inverse_sqrt, copying stretches of sources |")
 
 
 def test_lengths_left_out_and_longest_texts_are_of_characters(writer):

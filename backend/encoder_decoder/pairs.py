@@ -43,6 +43,11 @@ class Tokenizers:
         """Whether lengths of what is written are characters; else they are tokens."""
         return self.source is not self.target
 
+    @property
+    def by_character(self) -> bool:
+        """Whether each token of what is written is one character."""
+        return self.in_characters and self.characters is None
+
     @cached_property
     def characters(self) -> Characters | None:
         """Those of the tokens of what is written; None where each token counts as one."""

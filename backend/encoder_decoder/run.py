@@ -88,7 +88,7 @@ def _aimed(writer: Writer, settings: RunSettings) -> bool:
         raise Refused("an encoder-decoder counts what it writes in tokens: choose tokens or characters as the unit")
     if settings.steered and settings.unit == "characters" and not writer.tokenizers.in_characters:
         raise Refused("this model writes subwords, whose characters no target counts: choose tokens as the unit")
-    if settings.steered and settings.unit == "tokens" and writer.tokenizers.characters is not None:
+    if settings.steered and settings.unit == "tokens" and writer.tokenizers.characters:
         raise Refused("this model counts the characters of its subwords: choose characters as the unit")
     if settings.temperature > 0:
         raise Refused("an encoder-decoder searches for its likeliest text, and draws none: set the temperature to 0")
@@ -185,7 +185,7 @@ def _steps(
 
 def _in_tokens(writer: Writer, target: int, text: str, tokens: Sequence[int]) -> int:
     """A target in tokens, by what was written so far."""
-    return target if writer.tokenizers.characters is None else in_tokens(target, "characters", text, len(tokens))
+    return in_tokens(target, "characters", text, len(tokens)) if writer.tokenizers.characters else target
 
 
 def _finish(

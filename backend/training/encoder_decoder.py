@@ -1,6 +1,8 @@
 """Training of encoder-decoders: the headline model itself, and a LoRA that reads a length signal (001 §3.2, 003 §3).
 
     python -m backend headlines --data DIR --out assets/headlines
+    python -m backend headlines --data DIR --out COPIES --target-tokens bpe --copies --averaged 1
+    python -m backend headlines --data DIR --out assets/headlines --start COPIES
     python -m backend train --model headlines --method ldpe --data FILE --out assets/adapters/ldpe/headlines
     torchrun --nproc_per_node 2 -m backend headlines …
 

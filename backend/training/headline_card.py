@@ -24,7 +24,7 @@ def of_base(about: Mapping[str, Any], note: str) -> str:
         [
             ("Pairs", f"{result['pairs']:,}"),
             *_stages(about),
-            ("Loss on validation, labels smoothed", _number(result["eval_loss"])),
+            (f"Loss on validation, labels smoothed by {settings['smoothing']:g}", _number(result["eval_loss"])),
         ],
         about,
         note,
@@ -59,7 +59,8 @@ def _stages(about: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     while stage:
         settings, result = stage["settings"], stage["result"]
         rate = f"rate {settings['rate']:g}, {settings['schedule']}"
-        yield name, f"{result['step']:,} steps of {settings['batch']}, {result['epoch']:.1f} times all, {rate}"
+        lesson = ", copying stretches of sources" if settings.get("copies") else ""
+        yield name, f"{result['step']:,} steps of {settings['batch']}, {result['epoch']:.1f} times all, {rate}{lesson}"
         name, stage = "Before that", stage.get("resumed_from")
 
 

@@ -69,7 +69,7 @@ def tokenizers(folder: Path) -> tuple[PreTrainedTokenizerFast, PreTrainedTokeniz
     """Those of sources and of what is written, out of a model's folder."""
     from transformers import PreTrainedTokenizerFast
 
-    written = folder / (target_tokens(folder) or "")
+    written = folder / (target_tokens(folder) or "characters")
     source, target = (PreTrainedTokenizerFast.from_pretrained(each) for each in (folder, written))
     return source, target
 

@@ -83,6 +83,8 @@ def beam_search(
         signal.targets = None if targets is None else targets.repeat_interleave(beams)
     for length in range(1, cap + 1):
         last = tokens[..., -1:].flatten(0, 1)
+        if signal is not None:
+            signal.follow(tokens.flatten(0, 1))
         out = model(encoder_outputs=state, attention_mask=mask, decoder_input_ids=last, past_key_values=cache)
         logs = out.logits[:, -1].float().log_softmax(-1).view(count, beams, -1)
         best, flat = (scores[..., None] + logs).flatten(1).topk(2 * beams)

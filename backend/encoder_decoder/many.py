@@ -18,7 +18,7 @@ def search(
 ) -> list[list[Hypothesis]]:
     """The hypotheses of each source, best first.
 
-    targets: wanted tokens of each, None without a target. cap: most tokens, EOS included. longest: tokens that a source
+    targets: wanted lengths, None without a target. cap: most tokens, EOS included. longest: tokens that a source
     is cut to.
     """
     ids = [writer.tokenizers.read(source, longest) for source in sources]

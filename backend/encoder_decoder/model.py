@@ -56,7 +56,7 @@ def writer(model: PreTrainedModel, tokenizers: Tokenizers, adapter: Adapter | No
     signal = None
     if adapter is not None:
         model = PeftModel.from_pretrained(model, adapter.path).merge_and_unload()
-        signal = DecoderSignal(model, adapter.settings) if adapter.settings else None
+        signal = DecoderSignal(model, adapter.settings, tokenizers.characters) if adapter.settings else None
     model.set_attn_implementation("eager")
     model.float().cpu().eval().requires_grad_(False)
     if signal is not None:
@@ -90,6 +90,6 @@ _GUARD = threading.Lock()
 def _tokenizers_of(loaded: Loaded) -> Tokenizers:
     """A model whose folder has no other for what it writes has one for both."""
     folder = Path(headlines.place(loaded.capabilities.model))
-    if (folder / headlines.CHARACTERS).is_dir():
+    if headlines.target_tokens(folder):
         return Tokenizers(*headlines.tokenizers(folder))
     return Tokenizers(loaded.tokenizer, loaded.tokenizer)

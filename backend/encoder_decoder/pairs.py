@@ -5,17 +5,22 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
+from tokenizers.models import BPE
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from backend.encoder_decoder.characters import Characters
 from backend.record import jsonlines
 from backend.refused import Refused
 
 IGNORED = -100
+# Words of a stretch to copy, and words at the beginning of a source out of which it is taken.
+STRETCH, REACHED = 12, 24
 
 
 @dataclass(frozen=True)
@@ -26,16 +31,29 @@ class Pair:
     text: str
 
 
-class Tokenizers(NamedTuple):
+@dataclass(frozen=True)
+class Tokenizers:
     """Of sources and of what is written; of most models one."""
 
     source: PreTrainedTokenizerBase
     target: PreTrainedTokenizerBase
 
     @property
+    def in_characters(self) -> bool:
+        """Whether lengths of what is written are characters; else they are tokens."""
+        return self.source is not self.target
+
+    @property
     def by_character(self) -> bool:
         """Whether each token of what is written is one character."""
-        return self.source is not self.target
+        return self.in_characters and self.characters is None
+
+    @cached_property
+    def characters(self) -> Characters | None:
+        """Those of the tokens of what is written; None where each token counts as one."""
+        if self.in_characters and isinstance(self.target.backend_tokenizer.model, BPE):
+            return Characters.of(self.target)
+        return None
 
     def read(self, source: str, longest: int) -> list[int]:
         """Token ids of a source, cut to the `longest` first, the last of which is the end token."""
@@ -45,12 +63,28 @@ class Tokenizers(NamedTuple):
         """Token ids of a text, without start and end."""
         return self.target(text, add_special_tokens=False)["input_ids"]
 
+    def length(self, tokens: Sequence[int]) -> int:
+        """The length of a text of these tokens, without start and end."""
+        return len(tokens) if self.characters is None else self.characters.length(tokens)
+
 
 def read(file: Path, most: int | None = None, seed: int = 0) -> list[Pair]:
     """The pairs of a JSON-lines file with the fields `source` and `headline`; `most` drawn by the seed, or all in their
     order. Errors in the file are `Refused`."""
     pairs = [Pair(row["source"], row["headline"]) for row in jsonlines.read(file, "source", "headline")]
     return pairs if most is None or most >= len(pairs) else random.Random(seed).sample(pairs, most)
+
+
+def copies(pairs: Sequence[Pair], seed: int = 0) -> list[Pair]:
+    """Sources, each with one stretch of its own words, of twelve or less, in place of its text. A model that writes
+    those learns to look words up in a source: after a word comes the one that follows it there."""
+    drawn = random.Random(seed)
+    found = []
+    for pair in pairs:
+        words = pair.source.split()
+        begins = drawn.randrange(max(1, min(len(words), REACHED) - STRETCH))
+        found.append(Pair(pair.source, " ".join(words[begins : begins + STRETCH])))
+    return found
 
 
 def padded(rows: Sequence[Sequence[int]], fill: int) -> Tensor:
@@ -61,8 +95,8 @@ def padded(rows: Sequence[Sequence[int]], fill: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Examples:
-    """Pairs as a trainer takes them: `rows` of input_ids, labels with EOS, and `length` of both, by which batches are
-    made. start, end, pad: token ids of the model's config."""
+    """Pairs as a trainer takes them: `rows` of input_ids, labels with EOS, the text's `target`, which is its length,
+    and `length` of both, by which batches are made. start, end, pad: token ids of the model's config."""
 
     rows: list[dict[str, Any]]
     start: int
@@ -79,15 +113,16 @@ class Examples:
         written: int,
         left_out: Collection[int] = (),
     ) -> Examples:
-        """longest, written: most tokens of a source and of a text; longer texts are left out, sources cut. left_out:
-        lengths of texts that are left out too."""
+        """longest: most tokens of a source, which is cut. written: the greatest length of a text; longer ones are left
+        out. left_out: lengths of texts that are left out too."""
         rows = []
         for pair in pairs:
             labels = tokenizers.written(pair.text)
-            if 0 < len(labels) <= written and len(labels) not in left_out:
+            length = tokenizers.length(labels)
+            if 0 < length <= written and length not in left_out:
                 ids = tokenizers.read(pair.source, longest)
                 row = {"input_ids": ids, "labels": [*labels, config.eos_token_id]}
-                rows.append(row | {"length": len(ids) + 2 * len(labels)})
+                rows.append(row | {"target": length, "length": len(ids) + 2 * len(labels)})
         if not rows:
             raise Refused("no pair fits: give more data, or raise the longest text")
         return cls(rows, config.decoder_start_token_id, config.eos_token_id, config.pad_token_id)
@@ -99,7 +134,7 @@ class Examples:
         return self.rows[index]
 
     def batch(self, rows: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
-        """input_ids, attention_mask, labels, decoder_input_ids, and targets [batch]: tokens of each text, EOS not
+        """input_ids, attention_mask, labels, decoder_input_ids, and targets [batch]: the length of each text, EOS not
         counted."""
         sources = padded([row["input_ids"] for row in rows], self.pad)
         labels = padded([row["labels"] for row in rows], IGNORED)
@@ -109,5 +144,5 @@ class Examples:
             "attention_mask": (sources != self.pad).long(),
             "labels": labels,
             "decoder_input_ids": inputs,
-            "targets": torch.tensor([len(row["labels"]) - 1 for row in rows]),
+            "targets": torch.tensor([row["target"] for row in rows]),
         }

@@ -20,12 +20,14 @@ from backend.models.pool import Loaded
 from backend.refused import Refused
 from backend.settings import RunSettings
 from backend.steps import Finish, Progress, Reason, Searching, Step
-from backend.text.units import characters, words
+from backend.text.units import characters, in_tokens, words
 
 log = logging.getLogger("length_lab")
 
 BEAMS = 5
 LONGEST_SOURCE = 512
+# What bytes that are no whole character are decoded to.
+PART = "\N{REPLACEMENT CHARACTER}"
 
 
 @dataclass(frozen=True)
@@ -84,8 +86,10 @@ def _aimed(writer: Writer, settings: RunSettings) -> bool:
     """Whether a target acts on the run. ValueError for what an encoder-decoder cannot do."""
     if settings.steered and settings.unit == "words":
         raise Refused("an encoder-decoder counts what it writes in tokens: choose tokens or characters as the unit")
-    if settings.steered and settings.unit == "characters" and not writer.tokenizers.by_character:
+    if settings.steered and settings.unit == "characters" and not writer.tokenizers.in_characters:
         raise Refused("this model writes subwords, whose characters no target counts: choose tokens as the unit")
+    if settings.steered and settings.unit == "tokens" and writer.tokenizers.characters:
+        raise Refused("this model counts the characters of its subwords: choose characters as the unit")
     if settings.temperature > 0:
         raise Refused("an encoder-decoder searches for its likeliest text, and draws none: set the temperature to 0")
     return settings.steered
@@ -151,7 +155,11 @@ def _steps(
 ) -> Iterator[Step]:
     text, watched = "", settings.watch.enabled
     for index, token in enumerate(best.tokens):
-        longer = writer.text(best.tokens[: index + 1])
+        begun = best.tokens[: index + 1]
+        longer = writer.text(begun)
+        if len(begun) < len(best.tokens):
+            # A character whose bytes are not all there yet is told with the last of them.
+            longer = longer.rstrip(PART)
         yield Step(
             index=index + 1,
             token=token,
@@ -161,8 +169,8 @@ def _steps(
             spread=float(read.spread[index]),
             context=index + 1,
             attended=index + 1,
-            goal=target,
-            remaining=None if target is None else target - index - 1,
+            goal=None if target is None else _in_tokens(writer, target, longer, begun),
+            remaining=None if target is None else target - writer.tokenizers.length(begun),
             seconds=times[index],
             entropy=read.entropy[index] if watched else None,
             state=read.state[index] if watched else None,
@@ -173,6 +181,11 @@ def _steps(
             p_eos_model=float(read.p_end[index]),
         )
         text = longer
+
+
+def _in_tokens(writer: Writer, target: int, text: str, tokens: Sequence[int]) -> int:
+    """A target in tokens, by what was written so far."""
+    return in_tokens(target, "characters", text, len(tokens)) if writer.tokenizers.characters else target
 
 
 def _finish(
@@ -195,7 +208,7 @@ def _finish(
         tokens=tokens,
         words=words(text),
         characters=characters(text),
-        error=None if target is None else tokens - target,
+        error=None if target is None else writer.tokenizers.length(best.tokens) - target,
         prompt_tokens=source.shape[1],
         prefill_seconds=0.0,
         decode_seconds=seconds,
@@ -217,9 +230,9 @@ def _left_out(settings: RunSettings) -> Iterator[str]:
 
 
 def _listed(writer: Writer, others: Sequence[Hypothesis]) -> Iterator[str]:
-    unit = "characters" if writer.tokenizers.by_character else "tokens"
+    unit = "characters" if writer.tokenizers.in_characters else "tokens"
     for rank, one in enumerate(others, 2):
-        yield f"hypothesis {rank} of {len(one.tokens)} {unit}: “{writer.text(one.tokens)}”."
+        yield f"hypothesis {rank} of {writer.tokenizers.length(one.tokens)} {unit}: “{writer.text(one.tokens)}”."
 
 
 def _failed(error: Exception) -> Finish:

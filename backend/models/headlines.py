@@ -1,7 +1,7 @@
-"""The headline model's own parts: a small Marian that reads subwords and writes characters (001 §4).
+"""The headline model's own parts: a small Marian that reads subwords and writes characters (001 §4) or subwords.
 
 Its folder holds `config.json`, `model.safetensors` and `generation_config.json` as transformers writes them, the
-source's `tokenizer.json`, and the target's in `characters/`.
+source's `tokenizer.json`, and the target's in `characters/` or `bpe/`. Lengths are of characters in both.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 if TYPE_CHECKING:
     from transformers import MarianConfig, PreTrainedTokenizerFast
@@ -19,7 +19,8 @@ FOLDER = Path(__file__).parents[2] / "assets" / "headlines"
 PAD, END, UNKNOWN = "<pad>", "</s>", "<unk>"
 SPECIAL = (PAD, END, UNKNOWN)
 SOURCE_TOKENS, RARE = 8_000, 20
-CHARACTERS = "characters"
+# What the tokens of a target are, and the name of its tokenizer's folder.
+TargetTokens = Literal["characters", "bpe"]
 
 
 def place(model: str) -> str:
@@ -27,15 +28,23 @@ def place(model: str) -> str:
     return str(FOLDER) if model == NAME else model
 
 
-def config(characters: int, width: int = 256, layers: int = 3, dropout: float = 0.1) -> MarianConfig:
-    """A Marian with sinusoids as positions, of so many layers on each side and so many target characters."""
+def target_tokens(folder: Path) -> TargetTokens | None:
+    """What the model of a folder writes; None where the folder has no tokenizer for it alone."""
+    return next((name for name in get_args(TargetTokens) if (folder / name).is_dir()), None)
+
+
+def config(
+    written: int, width: int = 256, layers: int = 3, dropout: float = 0.1, shared: bool = False
+) -> MarianConfig:
+    """A Marian with sinusoids as positions, of so many layers on each side and so many target tokens. shared: they are
+    the source's, and one table embeds both and tells what comes next."""
     from transformers import MarianConfig
 
     return MarianConfig(
-        vocab_size=SOURCE_TOKENS,
-        decoder_vocab_size=characters,
-        share_encoder_decoder_embeddings=False,
-        tie_word_embeddings=False,
+        vocab_size=written if shared else SOURCE_TOKENS,
+        decoder_vocab_size=written,
+        share_encoder_decoder_embeddings=shared,
+        tie_word_embeddings=shared,
         d_model=width,
         encoder_layers=layers,
         decoder_layers=layers,
@@ -46,6 +55,8 @@ def config(characters: int, width: int = 256, layers: int = 3, dropout: float = 
         dropout=dropout,
         activation_function="relu",
         scale_embedding=True,
+        # A table that also tells what comes next begins as wide as fits both.
+        init_std=width**-0.5 if shared else 0.02,
         max_position_embeddings=512,
         pad_token_id=SPECIAL.index(PAD),
         eos_token_id=SPECIAL.index(END),
@@ -58,7 +69,8 @@ def tokenizers(folder: Path) -> tuple[PreTrainedTokenizerFast, PreTrainedTokeniz
     """Those of sources and of what is written, out of a model's folder."""
     from transformers import PreTrainedTokenizerFast
 
-    source, target = (PreTrainedTokenizerFast.from_pretrained(each) for each in (folder, folder / CHARACTERS))
+    written = folder / (target_tokens(folder) or "characters")
+    source, target = (PreTrainedTokenizerFast.from_pretrained(each) for each in (folder, written))
     return source, target
 
 
@@ -80,6 +92,18 @@ def subwords(texts: Iterable[str], size: int = SOURCE_TOKENS) -> PreTrainedToken
     return _fast(bpe)
 
 
+def whole(subwords: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
+    """The same tokens for what is written: every text comes back as it was. Adds no end, and reads none."""
+    from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers
+
+    bpe = Tokenizer.from_str(subwords.backend_tokenizer.to_str())
+    # Always one space more, so that the first word is a word like others, which is taken away again.
+    bpe.normalizer = normalizers.Prepend(" ")
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bpe.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
+    return _fast(bpe, split_special_tokens=True)
+
+
 def characters(texts: Iterable[str]) -> PreTrainedTokenizerFast:
     """One token for each character that is not rare in the texts; others are the unknown one. Adds no end."""
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
@@ -92,9 +116,10 @@ def characters(texts: Iterable[str]) -> PreTrainedTokenizerFast:
     return _fast(single)
 
 
-def _fast(tokenizer: object) -> PreTrainedTokenizerFast:
+def _fast(tokenizer: object, **more: bool) -> PreTrainedTokenizerFast:
     from transformers import PreTrainedTokenizerFast
 
+    special = {"pad_token": PAD, "eos_token": END, "unk_token": UNKNOWN}
     return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token=PAD, eos_token=END, unk_token=UNKNOWN, clean_up_tokenization_spaces=False
+        tokenizer_object=tokenizer, clean_up_tokenization_spaces=False, **special, **more
     )

@@ -6,11 +6,12 @@ import argparse
 from collections import Counter
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from backend.methods import methods
 from backend.models import headlines
 from backend.models.adapters import other_models
+from backend.models.headlines import TargetTokens
 from backend.record import jsonlines
 from backend.refused import Refused
 from backend.terminal import say
@@ -64,8 +65,12 @@ def _add_headlines(command: argparse.ArgumentParser) -> None:
     command.add_argument("--note", default="", help="on where the texts are from, for the model card")
     for field in fields(HeadlineSettings):
         flag, default = f"--{field.name.replace('_', '-')}", field.default
+        if isinstance(default, bool):
+            command.add_argument(flag, action="store_true", help=f"({default})")
+            continue
         kind, shown = (str, "none") if default is None else (type(default), default)
-        command.add_argument(flag, type=kind, default=default, help=f"({shown})")
+        choices = get_args(TargetTokens) if field.name == "target_tokens" else None
+        command.add_argument(flag, type=kind, default=default, choices=choices, help=f"({shown})")
 
 
 def _add_distill(command: argparse.ArgumentParser) -> None:

@@ -1,6 +1,8 @@
 """Training of encoder-decoders: the headline model itself, and a LoRA that reads a length signal (001 §3.2, 003 §3).
 
     python -m backend headlines --data DIR --out assets/headlines
+    python -m backend headlines --data DIR --out COPIES --target-tokens bpe --copies --averaged 1
+    python -m backend headlines --data DIR --out assets/headlines --start COPIES
     python -m backend train --model headlines --method ldpe --data FILE --out assets/adapters/ldpe/headlines
     torchrun --nproc_per_node 2 -m backend headlines …
 
@@ -30,7 +32,7 @@ from transformers import (
     set_seed,
 )
 
-from backend.encoder_decoder.pairs import Examples, Pair, Tokenizers
+from backend.encoder_decoder.pairs import Examples, Pair, Tokenizers, copies
 from backend.encoder_decoder.signal import DecoderSignal
 from backend.families import encoder_decoders
 from backend.methods import methods
@@ -45,8 +47,8 @@ from backend.training.settings import HeadlineSettings, TrainSettings
 from backend.training.train import LOG, sole
 
 LEARNED = "learned.pt"
-# Checkpoints whose mean the headline model is (001 §3.2), and steps between two of them.
-AVERAGED, EVERY = 10, 50
+# Steps between two checkpoints of the headline model.
+EVERY = 50
 VALIDATED = 512
 
 
@@ -120,18 +122,22 @@ def train_base(
     set_seed(settings.seed)
     folder = out.with_name(out.name + ".training")
     folder.mkdir(parents=True, exist_ok=True)
-    tokenizers = _tokenizers(folder, pairs, settings.start)
+    if settings.start:
+        written = headlines.target_tokens(Path(settings.start)) or settings.target_tokens
+        settings = replace(settings, target_tokens=written)
+    tokenizers = _tokenizers(folder, pairs, settings)
     if settings.start:
         config = MarianConfig.from_pretrained(settings.start)
     else:
-        config = headlines.config(len(tokenizers.target), settings.width, settings.layers, settings.dropout)
+        config = headlines.config(
+            len(tokenizers.target), settings.width, settings.layers, settings.dropout, settings.target_tokens == "bpe"
+        )
     model = MarianMTModel(config)
     if settings.start:
         # Not `from_pretrained`, after which the sinusoids could be trained.
         model.load_state_dict(_mean([load_file(Path(settings.start, "model.safetensors"))]), strict=False)
-    made = [
-        Examples.of(each, tokenizers, config, settings.longest_source, settings.longest) for each in (pairs, valid)
-    ]
+    texts = [copies(each, settings.seed) if settings.copies else each for each in (pairs, valid)]
+    made = [Examples.of(each, tokenizers, config, settings.longest_source, settings.longest) for each in texts]
     report(f"{model.num_parameters():,} parameters, {len(made[0]):,} pairs")
     arguments = _arguments(
         folder,
@@ -142,7 +148,7 @@ def train_base(
         label_smoothing_factor=settings.smoothing,
         max_steps=settings.steps,
         save_steps=EVERY,
-        save_total_limit=AVERAGED,
+        save_total_limit=settings.averaged,
         eval_strategy="steps",
         eval_steps=10 * EVERY,
         seed=settings.seed,
@@ -160,14 +166,15 @@ def train_base(
 def finish_base(folder: Path, out: Path, settings: HeadlineSettings, result: dict[str, Any], note: str) -> Path:
     """Write the mean of a training's last checkpoints as a model folder, in half precision, with its card. result:
     seconds, pairs and parameters."""
-    checkpoints = sorted(folder.glob("checkpoint-*"), key=lambda each: int(each.name.partition("-")[2]))[-AVERAGED:]
+    checkpoints = sorted(folder.glob("checkpoint-*"), key=lambda each: int(each.name.partition("-")[2]))
+    checkpoints = checkpoints[-settings.averaged :]
     model = MarianMTModel.from_pretrained(checkpoints[-1])
     model.load_state_dict(_mean([load_file(each / "model.safetensors") for each in checkpoints]), strict=False)
     model.generation_config.forced_eos_token_id = None
     model.half().save_pretrained(out)
     source, target = headlines.tokenizers(Path(settings.start) if settings.start else folder)
     source.save_pretrained(out)
-    target.save_pretrained(out / headlines.CHARACTERS)
+    target.save_pretrained(out / settings.target_tokens)
     log = json.loads((checkpoints[-1] / "trainer_state.json").read_text("utf-8"))["log_history"]
     validated = [line for line in log if "eval_loss" in line]
     _log(out / LOG, validated)
@@ -197,12 +204,18 @@ def _mean(states: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
     return {name: torch.stack([state[name].float() for state in states]).mean(0) for name in states[0]}
 
 
-def _tokenizers(folder: Path, pairs: Sequence[Pair], start: str | None) -> Tokenizers:
-    if start:
-        return Tokenizers(*headlines.tokenizers(Path(start)))
-    if not (folder / headlines.CHARACTERS).is_dir():
-        headlines.subwords(pair.source for pair in pairs).save_pretrained(folder)
-        headlines.characters(pair.text for pair in pairs).save_pretrained(folder / headlines.CHARACTERS)
+def _tokenizers(folder: Path, pairs: Sequence[Pair], settings: HeadlineSettings) -> Tokenizers:
+    if settings.start:
+        return Tokenizers(*headlines.tokenizers(Path(settings.start)))
+    if not (folder / settings.target_tokens).is_dir():
+        sources, texts = [pair.source for pair in pairs], [pair.text for pair in pairs]
+        if settings.target_tokens == "bpe":
+            source = headlines.subwords([*sources, *texts])
+            target = headlines.whole(source)
+        else:
+            source, target = headlines.subwords(sources), headlines.characters(texts)
+        source.save_pretrained(folder)
+        target.save_pretrained(folder / settings.target_tokens)
     return Tokenizers(*headlines.tokenizers(folder))
 
 
@@ -225,17 +238,18 @@ def train(
     found = Examples.of(
         pairs, tokenizers, model.config, settings.longest_prompt, settings.longest, settings.left_out
     )
-    lengths = [len(row["labels"]) - 1 for row in found.rows]
+    lengths = [row["target"] for row in found.rows]
     signal = None
     if isinstance(methods[settings.method], SignalMethod):
         shown = SignalSettings(
             settings.method, settings.gain, settings.gain, (min(lengths), max(lengths)), beside=settings.beside
         )
-        signal = DecoderSignal(model, shown)
+        signal = DecoderSignal(model, shown, tokenizers.characters)
     lora = get_peft_model(model, _lora(model, settings))
     if signal is not None:
         lora.length_signal = signal
-    batch = max(1, settings.budget // max(1, round(sum(lengths) / len(lengths))))
+    tokens = sum(len(row["labels"]) - 1 for row in found.rows)
+    batch = max(1, settings.budget // max(1, round(tokens / len(found))))
     steps = max(1, settings.samples // batch)
     report(f"{settings.method}: {steps:,} steps of {batch} of {len(found):,} pairs")
     arguments = _arguments(
@@ -258,7 +272,7 @@ def train(
     adapter = adapters.save(out, lora.half(), kept, settings.model)
     losses = [line["loss"] for line in trainer.state.log_history if "loss" in line]
     result: dict[str, Any] = {"step": steps, "samples": steps * batch, "pairs": len(found), "seconds": seconds}
-    result["loss"] = losses[-1] if losses else None
+    result |= {"loss": losses[-1] if losses else None, "unit": "characters" if tokenizers.in_characters else "tokens"}
     _tell(out, settings, result, headline_card.of_adapter, note)
     return adapter
 

@@ -13,16 +13,18 @@ UNSTATED = "Their licences were not stated."
 def of_base(about: Mapping[str, Any], note: str) -> str:
     """Markdown with the front matter of the hub. about: what training.json tells; note: on where the texts are from."""
     settings, result = about["settings"], about["result"]
+    subwords = settings["target_tokens"] == "bpe"
+    written = "and writes subwords, of one table" if subwords else "and writes characters (001 §4)"
     return _page(
         ["library_name: transformers", "pipeline_tag: summarization"],
         "headlines: a small encoder-decoder that writes one line of a description",
         f"A Marian of {settings['layers']} + {settings['layers']} layers, {settings['width']} wide, "
-        f"{result['parameters']:,} parameters, trained from nothing: it reads subwords and writes characters (001 §4). "
+        f"{result['parameters']:,} parameters, trained from nothing: it reads subwords {written}. "
         "Its weights are the mean of the last checkpoints.",
         [
             ("Pairs", f"{result['pairs']:,}"),
             *_stages(about),
-            ("Loss on validation, labels smoothed", _number(result["eval_loss"])),
+            (f"Loss on validation, labels smoothed by {settings['smoothing']:g}", _number(result["eval_loss"])),
         ],
         about,
         note,
@@ -42,7 +44,7 @@ def of_adapter(about: Mapping[str, Any], note: str) -> str:
             ("Samples, optimiser steps", f"{result['samples']:,}, {result['step']:,}"),
             ("Distinct texts", f"{result['pairs']:,}"),
             ("Loss over the last steps", _number(result["loss"])),
-            ("Longest text", f"{settings['longest']} tokens"),
+            ("Longest text", f"{settings['longest']} {result['unit']}"),
             ("Lengths left out", ", ".join(map(str, settings["left_out"])) or "none"),
         ],
         about,
@@ -57,7 +59,8 @@ def _stages(about: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     while stage:
         settings, result = stage["settings"], stage["result"]
         rate = f"rate {settings['rate']:g}, {settings['schedule']}"
-        yield name, f"{result['step']:,} steps of {settings['batch']}, {result['epoch']:.1f} times all, {rate}"
+        lesson = ", copying stretches of sources" if settings.get("copies") else ""
+        yield name, f"{result['step']:,} steps of {settings['batch']}, {result['epoch']:.1f} times all, {rate}{lesson}"
         name, stage = "Before that", stage.get("resumed_from")
 
 

@@ -9,6 +9,7 @@ from typing import Any, get_args
 from backend.methods import methods
 from backend.methods.signal import Scale
 from backend.models.adapters import LongformSettings
+from backend.models.headlines import TargetTokens
 from backend.refused import Refused
 from backend.settings import Method
 from backend.training.curriculum import EVEN, LIMITS, LONG, SHORT_FIRST, WHOLE, Stage
@@ -104,8 +105,11 @@ class HeadlineSettings:
     """How the headline model is trained: 001's recipe, on fewer and narrower layers.
 
     steps: of `batch` pairs each. schedule: of the rate, as transformers names it. width, layers: of each side.
-    smoothing: of labels. longest_source, longest: tokens of a source, which is cut, and of a headline, which is left
-    out where it is longer. start: a headline model to go on from; None for nothing.
+    smoothing: of labels. longest_source: tokens of a source, which is cut. longest: characters of a headline, which is
+    left out where it is longer. target_tokens: what a headline is written in; bpe are the source's own subwords, with
+    one table of embeddings. copies: whether a stretch of the source stands in for its headline, as a first lesson.
+    averaged: last checkpoints, of every 50 steps, whose mean is kept (001 §3.2). start: a headline model to go on from,
+    in its own target tokens; None for nothing.
     """
 
     steps: int = 12_000
@@ -119,6 +123,9 @@ class HeadlineSettings:
     smoothing: float = 0.1
     longest_source: int = 96
     longest: int = 96
+    target_tokens: TargetTokens = "characters"
+    copies: bool = False
+    averaged: int = 10
     start: str | None = None
     seed: int = 0
 

@@ -166,11 +166,15 @@ def _writer(options: Any, adapter: Adapter) -> Writer:
 
 
 def _texts(writer: Writer, asked: Sequence[Pair], targets: Sequence[int] | None, beams: int) -> list[dict[str, Any]]:
-    """What is written of each source: its text, tokens, and whether it drew its end."""
+    """What is written of each source: its text, tokens, length in characters, and whether it drew its end."""
     sources = [pair.source for pair in asked]
     found = many.search(writer, sources, targets, beams, CAP, LONGEST_SOURCE)
     best = [hypotheses[0] for hypotheses in found]
-    return [{"text": writer.text(one.tokens), "tokens": one.tokens, "ended": one.ended} for one in best]
+    length = writer.tokenizers.length
+    return [
+        {"text": writer.text(one.tokens), "tokens": one.tokens, "length": length(one.tokens), "ended": one.ended}
+        for one in best
+    ]
 
 
 def _asked(
@@ -191,7 +195,7 @@ def _asked(
     joint: list[list[bool]] = []
     for target in TARGETS:
         written = write([target] * len(asked))
-        lengths = np.array([len(one["tokens"]) for one in written])
+        lengths = np.array([one["length"] for one in written])
         found: dict[str, Any] = {"variance": bounded(np.mean, (lengths - target) ** 2.0).keys("mean")}
         found["recall"] = _recall([one["text"] for one in written], references)
         chances = many.end_chances(base, [p.source for p in asked], [o["tokens"] for o in written], LONGEST_SOURCE)
@@ -205,11 +209,11 @@ def _asked(
         at[str(target)] = found
     say(counted(row, "headlines", len(TARGETS) * len(asked), len(TARGETS) * len(asked), "not written"))
     ranked = _reranked(writer, asked) if row in RERANKED else None
-    own = write([len(one["tokens"]) for one in free])
+    own = write([one["length"] for one in free])
     recalls = [
         [each["rouge1"] for each in rouge_recalls([one["text"] for one in texts], references)] for texts in (own, free)
     ]
-    like = write([len(writer.tokenizers.written(text)) for text in references])
+    like = write([writer.tokenizers.length(writer.tokenizers.written(text)) for text in references])
     return {
         "at": at,
         "joint": bounded(np.mean, np.mean(joint, axis=0)).keys("mean"),

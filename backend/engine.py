@@ -86,7 +86,6 @@ class Lab:
             from backend.encoder_decoder.run import stream
 
             for event in stream(loaded, adapter, settings, control or Control(), progress):
-                # Its search is done anew.
                 if resumed is None or not isinstance(event, Step) or event.index > len(resumed.written):
                     yield event
             return

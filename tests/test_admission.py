@@ -15,7 +15,8 @@ from visiting import API, Served, Visitor, eventually, serving
 from app import options
 from app.shares import Shares
 
-SHARES = Shares(visitor_runs=3, visitor_presses=40, address_visitors=2)
+# What is kept of a visitor is kept for as long as the slowest machine takes.
+SHARES = Shares(visitor_runs=3, visitor_presses=40, address_visitors=2, kept_seconds=10**6)
 # The buttons and events of the page, with what they are given.
 PRESSES = {"halt": [0], "export": [None], "show": [], "describe": ["embedded", "bf16", 0, 0], "wrap": []}
 

@@ -158,7 +158,7 @@ def _steps(
         begun = best.tokens[: index + 1]
         longer = writer.text(begun)
         if len(begun) < len(best.tokens):
-            # A character whose bytes are not all there yet is told with the last of them.
+            # A character whose bytes are not all there yet comes with the last of them.
             longer = longer.rstrip(PART)
         yield Step(
             index=index + 1,

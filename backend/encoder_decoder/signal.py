@@ -64,7 +64,7 @@ class DecoderSignal(nn.Module):
         return args, given | {"inputs_embeds": self.show(embeddings, response)}
 
     def follow(self, inputs: Tensor) -> None:
-        """Be told all inputs [batch, n] so far, start token and all, before their last alone is given with a cache."""
+        """Take all inputs [batch, n] so far, start token and all, before their last alone is given with a cache."""
         self.begins = None if self.characters is None else self._counted(inputs)[:, -1]
 
     def _response(self, ids: Tensor | None, embeddings: Tensor, before: int) -> Tensor:

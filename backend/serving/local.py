@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from backend.engine import Lab
 from backend.inference.control import Control
@@ -27,7 +28,9 @@ class LocalBackend:
         resumed: Resumed | None = None,
     ) -> Iterator[Progress | Step | Finish]:
         """As `Lab.stream`."""
-        return self.watched.over(self.lab.stream(settings, control, True, resumed), progress)
+        # A lab that looks into its runs need not know of those that go on.
+        more: dict[str, Any] = {} if resumed is None else {"resumed": resumed}
+        return self.watched.over(self.lab.stream(settings, control, progress=True, **more), progress)
 
     def capabilities(self, model: str = "embedded", precision: str = "bf16") -> Capabilities:
         """As `Lab.capabilities`."""

@@ -21,11 +21,10 @@ import torch
 from pydantic import Field
 
 from backend.engine import Lab
-from backend.evaluation.bench.throughput import times
 from backend.evaluation.card import Card
 from backend.evaluation.experiment import Experiment, Flags, Result, Results, Say
 from backend.evaluation.experiments.visitors import runs
-from backend.evaluation.markdown import estimate, fine, table
+from backend.evaluation.markdown import table
 from backend.inference.control import Control
 from backend.models.pool import Models
 from backend.serving.backend import EngineBackend
@@ -235,8 +234,9 @@ def _rows(result: Result) -> list[list[str]]:
         ("class", f"the same for {result['visitors']} visitors at once on two replicas"),
     ):
         if result.get(name):
-            pair = ([each[kind] for each in result[name]] for kind in ("replicas", "local"))
-            rows.append([what, estimate(*times(*pair), "rounds", fine)])
+            ratios = [each["replicas"] / each["local"] for each in result[name]]
+            shown = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f} in {len(ratios)} rounds)"
+            rows.append([what, shown])
     if steered := result.get("steered"):
         seconds = statistics.median(each["stop_seconds"] for each in steered)
         rows.append(["from Stop to the run's end, median", f"{1000 * seconds:.0f} ms"])

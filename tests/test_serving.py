@@ -53,7 +53,7 @@ def test_an_engine_stands_still_only_where_a_run_that_has_begun_waits_for_it(mon
             pass
 
     # Loading a model may take long; between two events it may not; a reader that takes its time is no standstill.
-    monkeypatch.setattr(backend.lab, "stream", lambda *given: Events([500, 59, 61]))
+    monkeypatch.setattr(backend.lab, "stream", lambda *given, **more: Events([500, 59, 61]))
     events = backend.stream(ASKED)
     next(events), next(events)
     now[0] += 1000

@@ -141,7 +141,7 @@ def main() -> None:
         backend = _backend(given.ray, lab, deployment)
     except (ModelError, Refused) as error:
         parser.error(str(error))
-    concurrency = given.concurrency or CONCURRENCY * (deployment.most_replicas if given.ray else 1)
+    concurrency = given.concurrency or CONCURRENCY * (deployment.most if given.ray else 1)
     demo = page.build(lab, available, runs, concurrency, options.of(Shares, given), backend)
     try:
         sites = Sites.of(given.host, given.allow_host, given.allow_frame, share)

@@ -65,6 +65,8 @@ def test_an_engine_stands_still_only_where_a_run_that_has_begun_waits_for_it(mon
 
 def test_a_deployment_grows_where_it_may():
     assert Deployment(replicas=3, most_replicas=3).options()["num_replicas"] == 3
+    more = Deployment(replicas=4)
+    assert more.options()["num_replicas"] == more.most == 4
     grows = Deployment(replicas=1, most_replicas=4).options()
     assert "num_replicas" not in grows and grows["autoscaling_config"]["max_replicas"] == 4
 

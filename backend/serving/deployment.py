@@ -15,21 +15,26 @@ class Deployment:
     """Numbers of a deployment on Ray Serve; all are above 0."""
 
     replicas: int = _number(2, "replicas at least")
-    most_replicas: int = _number(2, "replicas at most: more are begun while runs wait")
+    most_replicas: int = _number(2, "replicas at most, where these are more: they are begun while runs wait")
     replica_cores: int = _number(1, "processors of each replica")
-    replica_runs: int = _number(48, "runs that a replica writes at the same time")
+    replica_runs: int = _number(48, "runs that a replica is given, and eight ahead; it writes 48 at a time")
     queued_runs: int = _number(64, "runs that wait for a replica; more are refused")
     drain_seconds: int = _number(120, "seconds that the runs of a replica have to end when it is taken away")
 
+    @property
+    def most(self) -> int:
+        """Replicas that there may be."""
+        return max(self.replicas, self.most_replicas)
+
     def options(self) -> dict[str, Any]:
-        """As Ray Serve has them. A run of its own is written a token at a time: as many as a replica takes are sent to
-        it, and some more, so that the next one has read its prompt when a place is free."""
+        """As Ray Serve has them. Some runs more are sent to a replica, so that the next one is there when a place is
+        free."""
         number: dict[str, Any] = {"num_replicas": self.replicas}
-        if self.most_replicas > self.replicas:
+        if self.most > self.replicas:
             number = {
                 "autoscaling_config": {
                     "min_replicas": self.replicas,
-                    "max_replicas": self.most_replicas,
+                    "max_replicas": self.most,
                     "target_ongoing_requests": max(1, self.replica_runs / 2),
                     "upscale_delay_s": 10,
                     "downscale_delay_s": 300,

@@ -76,7 +76,7 @@ def begin(names: Sequence[str], deployment: Deployment, address: str | None = No
         ray.init(
             address=address, ignore_reinit_error=True, include_dashboard=None if address else False,
             log_to_driver=False, configure_logging=False,
-            num_cpus=None if address else max(2, deployment.most_replicas * deployment.replica_cores + 1),
+            num_cpus=None if address else max(2, deployment.most * deployment.replica_cores + 1),
         )  # fmt: skip
     except (ConnectionError, ValueError) as error:
         raise Refused(f"no Ray cluster answers at {address} ({error}): begin one, or leave --ray out") from error

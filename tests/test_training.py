@@ -28,7 +28,9 @@ from backend.models.capabilities import describe
 from backend.models.pool import Loaded
 from backend.positions import Plain, PositionPolicy
 from backend.record import jsonlines
+from backend.settings import RunSettings
 from backend.splits import prompts as split_prompts
+from backend.text.prompt import token_ids
 from backend.training import distill as distilling
 from backend.training import train as training
 from backend.training.command import _hub
@@ -147,6 +149,28 @@ def test_samples_leave_out_what_cannot_be_learnt(embedded):
         False,
     ]
     assert not samples([whole], embedded.tokenizer, 100, 5)[0].ended
+    given = [whole, replace(whole, ended=False), given[0]]
+    assert [s.ended for s in samples(given, embedded.tokenizer, 100, 50, ended=True)] == [True]
+    assert not samples([whole], embedded.tokenizer, 100, 5, ended=True)
+
+
+@pytest.mark.parametrize("method", ["ldpe", "mnt_orpe"])
+def test_a_share_of_the_samples_say_their_length_as_a_run_does(embedded, tmp_path, method):
+    kept = [Text("t", text, "It rains. Then it stops.") for i in range(60) if not held_out(text := f"Name {i} rains.")]
+    found = samples(kept, embedded.tokenizer, 100, 50)
+
+    def said(share):
+        loaded = replace(tiny_loaded(), tokenizer=embedded.tokenizer)
+        run = training._Run(loaded, found, quick(method, said=share), tmp_path / f"{share}")
+        return [run._prompt(sample, 14) for sample in found]
+
+    ways = dict.fromkeys(said(1.0))
+    asked = [RunSettings(prompt=text.prompt, method=method, target=14, limit=14, in_prompt=True) for text in kept]
+    assert [*ways] == [tuple(token_ids(one, embedded.tokenizer).tolist()) for one in asked]
+    assert said(0.0) == [sample.prompt for sample in found]
+    half = said(0.5)
+    count = sum(prompt in ways for prompt in half)
+    assert 0.25 < count / len(found) < 0.75 and half == said(0.5)
 
 
 def spelt(text: str, kind: str) -> PreTrainedTokenizerFast:
@@ -569,3 +593,17 @@ def test_a_corpus_is_asked_for_under_its_hints_and_gone_on_with_under_the_same(e
     with pytest.raises(ValueError, match=r"other settings \(hints\)"):
         distill(embedded, out, **short, hints=("",))
     assert all({"prompt", "response", "ended"} <= row.keys() for row in jsonlines.read(out) if "done" not in row)
+
+
+def test_a_corpus_may_be_asked_for_by_words(embedded, tmp_path, monkeypatch, capsys):
+    asked, ids = [], distilling._ids
+    monkeypatch.setattr(distilling, "_ids", lambda loaded, text: asked.append(text) or ids(loaded, text))
+    given = tmp_path / "given.jsonl"
+    jsonlines.append(given, [{"prompt": "What is rain?"}])
+    flags = ["--questions", "0", "--prompts", str(given), "--longest", "8", "--out", str(tmp_path / "c.jsonl")]
+    assert main(["distill", *flags, "--turns", "3", "--words", "0", "1", "20"]) == 0
+    hints = ["What is rain?", "What is rain?\n\nAnswer in about 1 word.", "What is rain?\n\nAnswer in about 20 words."]
+    assert asked[-3:] == hints
+    assert main(["distill", *flags, "--turns", "5", "--words", "0"]) == 2
+    assert main(["distill", *flags, "--words", "-1"]) == 2
+    assert "from 0" in capsys.readouterr().err

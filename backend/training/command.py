@@ -80,8 +80,10 @@ def _add_distill(command: argparse.ArgumentParser) -> None:
     command.add_argument("--questions", type=int, default=1000, help="questions to sample from the model (1000)")
     command.add_argument("--prompts", type=Path, action="append", default=[], help="JSON lines with a field prompt")
     command.add_argument("--longest", type=int, default=256, help="cap on an answer's tokens (256)")
-    command.add_argument("--turns", type=int, default=4, help="answers asked for each question, 1 to 4 (4)")
-    command.add_argument("--no-hints", action="store_true", help="ask for no length: answers as long as they come")
+    command.add_argument("--turns", type=int, default=4, help="answers to each question, one for each hint at most (4)")
+    hints = command.add_mutually_exclusive_group()
+    hints.add_argument("--no-hints", action="store_true", help="ask for no length: answers as long as they come")
+    hints.add_argument("--words", type=int, nargs="+", help="ask for so many words, in the place of the usual hints")
     command.add_argument("--seed", type=int, default=0)
 
 
@@ -106,7 +108,7 @@ def _train(options: argparse.Namespace) -> int:
     loaded = _loaded(settings.model, "4bit" if settings.load_in_4bit else precision())
     read += [text for name, rows in map(_hub, options.hub) for text in hub_texts(name, rows, settings.seed)]
     shortest = settings.shortest if settings.longform else 0
-    found = samples(read, loaded.tokenizer, settings.longest_prompt, settings.longest, shortest)
+    found = samples(read, loaded.tokenizer, settings.longest_prompt, settings.longest, shortest, settings.ended)
     print(f"{len(found):,} samples from {len(read):,} texts", flush=True)
     sources = Counter(sample.source for sample in found)
     adapter = train(loaded, found, settings, options.out, say, sources, options.note)
@@ -158,15 +160,15 @@ def _hub(asked: str) -> tuple[str, int]:
 
 
 def _distill(options: argparse.Namespace) -> int:
-    from backend.training.distill import HINTS, distill
+    from backend.training.distill import HINTS, distill, words_hint
 
-    if not 1 <= options.turns <= 4:
-        raise Refused(f"--turns {options.turns}: give 1 to 4")
+    hints = ("",) if options.no_hints else tuple(map(words_hint, options.words or ())) or HINTS
+    if not 1 <= options.turns <= max(4, len(hints)):
+        raise Refused(f"--turns {options.turns}: give 1 to {max(4, len(hints))}")
     prompts = []
     for file in options.prompts:
         prompts += [(file.stem, row["prompt"]) for row in jsonlines.read(file, "prompt")]
     loaded = _loaded(options.model, "bf16")
-    hints = ("",) if options.no_hints else HINTS
     pairs = distill(
         loaded, options.out, options.questions, prompts, options.longest, options.turns, options.seed, say, hints
     )

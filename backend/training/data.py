@@ -132,11 +132,13 @@ def _hub_text(name: str, row: Mapping[str, Any]) -> Text:
 
 
 def samples(
-    texts: Iterable[Text], tokenizer: PreTrainedTokenizerBase, longest_prompt: int, longest: int, shortest: int = 0
-) -> list[Sample]:
+    texts: Iterable[Text], tokenizer: PreTrainedTokenizerBase, longest_prompt: int, longest: int, shortest: int = 0,
+    ended: bool = False,
+) -> list[Sample]:  # fmt: skip
     """Tokenised texts, responses cut to fit; without those held out, of a longer prompt, or cut with no sentence end.
 
-    shortest: above 0, responses are kept whole instead, those between so many tokens and `longest`.
+    shortest: above 0, responses are kept whole instead, those between so many tokens and `longest`. ended: leave out
+    those that are not whole, or do not fit whole.
     """
     found = []
     for text in texts:
@@ -149,8 +151,9 @@ def samples(
         ends = [] if shortest else sentence_lengths(response, tokenizer)
         cuts = tuple(cut for cut in ends or [len(response)] if max(1, shortest) <= cut <= longest)
         if cuts and len(prompt) <= longest_prompt:
-            ended = text.ended and cuts[-1] == len(response)
-            found.append(Sample(text.prompt, prompt, tuple(response[:longest]), cuts, text.source, ended))
+            whole = text.ended and cuts[-1] == len(response)
+            if whole or not ended:
+                found.append(Sample(text.prompt, prompt, tuple(response[:longest]), cuts, text.source, whole))
     return found
 
 

@@ -28,7 +28,7 @@ from backend.record import jsonlines
 from backend.record.provenance import provenance
 from backend.record.results import keep, resumed
 from backend.refused import Refused
-from backend.settings import RunSettings
+from backend.settings import RunSettings, counted
 from backend.text.sentences import sentence_lengths
 from backend.training.data import prompt_ids
 from backend.training.ends import all_ends
@@ -42,6 +42,13 @@ SHARD, ROWS = 192, 48
 SPREAD = 1_000_003
 SAMPLING: dict[str, Any] = {"temperature": 0.7, "top_k": 50, "top_p": 0.9}
 FREELY: dict[str, Any] = {"temperature": 1.0, "top_k": 50, "top_p": 0.95}
+
+
+def words_hint(words: int) -> str:
+    """A hint that asks for so many words, 0 for none. ValueError below that."""
+    if words < 0:
+        raise Refused(f"--words {words}: give numbers from 0, which asks for no length")
+    return f"Answer in about {counted(words, 'words')}." if words else ""
 
 
 @dataclass(frozen=True)

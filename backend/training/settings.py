@@ -28,6 +28,8 @@ class TrainSettings:
     match: share of the text's loss that is its KL divergence from the base model, the rest being the texts' own.
     curriculum: 'short-first', 'long', 'even', 'limits' or 'whole'. targets: modules with a LoRA, 'all-linear' or names
     by commas.
+    ended: answers that did not end by themselves are left out. said: share of samples whose prompt says the length too,
+    as `in_prompt` does in a run.
     shortest: responses of fewer tokens are left out where answers are trained on whole (PIC-SFT), with batches of one.
     ratio, initial, recent: of the compressed positions there; segment: tokens that share them (004 §3.2).
     start: an adapter to go on from. mnt_sigma, mnt_most: Max New Tokens++'s largest scale and shift, in tokens;
@@ -53,6 +55,8 @@ class TrainSettings:
     longest_prompt: int = 300
     longest: int = 224
     curriculum: str = "short-first"
+    ended: bool = False
+    said: float = 0.0
     shortest: int = 1
     ratio: float = 4.0
     initial: int = 10
@@ -83,8 +87,9 @@ class TrainSettings:
         for name in ("alpha", "rate", "ratio", "mnt_sigma"):
             if not 0 < getattr(self, name) < math.inf:
                 raise Refused(f"{name.replace('_', ' ')} is {getattr(self, name)}: give a number above 0")
-        if not 0 <= self.match <= 1:
-            raise Refused(f"match is {self.match}: give a share from 0 to 1")
+        for name in ("match", "said"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise Refused(f"{name} is {getattr(self, name)}: give a share from 0 to 1")
         if not 0 <= self.dropout < 1 or not all(0 <= beta < 1 for beta in self.betas):
             raise Refused("dropout and betas go from 0 to below 1")
 

@@ -37,7 +37,8 @@ from backend.models.pool import Loaded
 from backend.record import jsonlines
 from backend.record.provenance import provenance
 from backend.refused import Refused
-from backend.text.prompt import asked
+from backend.settings import RunSettings
+from backend.text.prompt import asked, planned
 from backend.training.budget import RECORD, Budget
 from backend.training.card import card
 from backend.training.curriculum import learning_rate, stage
@@ -229,7 +230,15 @@ class _Run:
             epoch += 1
 
     def _prompt(self, sample: Sample, length: int) -> tuple[int, ...]:
-        words = asked(self.settings.method, sample.text, length, "tokens")
+        """The prompt's ids, with the response's length in it where the method or the settings say it.
+
+        Which samples say it hangs on their texts alone: a run that goes on, and other processes, choose the same.
+        """
+        method = self.settings.method
+        drawn = int(sample.fingerprint, 16) / 16**16
+        words = asked(method, sample.text, length, "tokens")
+        if drawn < self.settings.said:
+            words = planned(RunSettings(prompt=sample.text, method=method, target=length, limit=length, in_prompt=True))
         return sample.prompt if words == sample.text else tuple(prompt_ids(words, self.loaded.tokenizer))
 
     def _step(self, group: list[Rows], seen: Losses) -> float:

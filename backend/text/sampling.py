@@ -88,8 +88,9 @@ def _shaping(settings: RunSettings, aimed: Aimed | None, greedy: bool) -> Logits
         RepetitionPenaltyLogitsProcessor,
         TemperatureLogitsWarper,
         TopKLogitsWarper,
-        TopPLogitsWarper,
     )
+
+    from backend.text.nucleus import Nucleus
 
     shaping = LogitsProcessorList()
     if settings.repetition_penalty != 1:
@@ -102,5 +103,5 @@ def _shaping(settings: RunSettings, aimed: Aimed | None, greedy: bool) -> Logits
     if settings.top_k:
         shaping.append(TopKLogitsWarper(settings.top_k))
     if settings.top_p < 1:
-        shaping.append(TopPLogitsWarper(settings.top_p))
+        shaping.append(Nucleus(settings.top_p))
     return shaping

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 # Spaces runs this file by its path: first on the import path is then its folder, whose names hide some of Python's own.
 if not __package__:
@@ -20,6 +21,8 @@ if os.environ.get("SPACES_ZERO_GPU"):
     import spaces  # noqa: F401
 
 from app import connections, ending, front, live, log, options, page, theme
+from app.classroom import addresses
+from app.classroom.room import Room
 from app.limits import MB, Limits
 from app.runs import Runs
 from app.shares import Shares
@@ -35,6 +38,8 @@ from backend.settings import RunSettings
 
 # Runs at the same time, and what says that the cluster is this machine's own.
 CONCURRENCY, LOCAL = 8, "local"
+# All addresses of this machine, which a class on its network needs.
+EVERYWHERE = "0.0.0.0"
 
 
 def make(names: Sequence[str], concurrency: int = 1) -> page.Page:
@@ -121,6 +126,12 @@ def _parser() -> argparse.ArgumentParser:
         metavar="ADDRESS",
         help="let replicas on Ray Serve write the runs: in the cluster at this address, or in one of this machine",
     )
+    parser.add_argument(
+        "--class",
+        dest="classroom",
+        action="store_true",
+        help="open a class: students of the local network join by a code, their runs are dots on the teacher's screen",
+    )
     options.add_to(parser, "replicas, with --ray", Deployment)
     options.add_to(parser, "shares", Shares)
     options.add_to(parser, "limits", Limits)
@@ -134,7 +145,9 @@ def main() -> None:
     # Where nobody is named to believe, the server believes whatever asks from this machine.
     os.environ["FORWARDED_ALLOW_IPS"] = given.forwarded
     limits, share = options.of(Limits, given), given.share == "yes"
-    runs, deployment = Runs(), options.of(Deployment, given)
+    room = Room() if given.classroom else None
+    runs, deployment = Runs(room.ended) if room else Runs(), options.of(Deployment, given)
+    host = given.host or os.environ.get("GRADIO_SERVER_NAME") or (EVERYWHERE if room else None)
     log.bound(int(limits.log_kb * 1000))
     try:
         lab = Lab(Models(_names(given)))
@@ -142,12 +155,15 @@ def main() -> None:
     except (ModelError, Refused) as error:
         parser.error(str(error))
     concurrency = given.concurrency or CONCURRENCY * (deployment.most if given.ray else 1)
-    demo = page.build(lab, available, runs, concurrency, options.of(Shares, given), backend)
+    demo = page.build(lab, available, runs, concurrency, options.of(Shares, given), backend, room)
     try:
-        sites = Sites.of(given.host, given.allow_host, given.allow_frame, share)
+        sites = Sites.of(host, given.allow_host, given.allow_frame, share)
         if share or given.forwarded or os.environ.get("SPACE_HOST"):
             limits = limits.behind_proxy()
-        serve(demo, given.host, given.port, share, quiet=False, sites=sites, limits=limits)
+        served = serve(demo, host, given.port, share, quiet=False, sites=sites, limits=limits)
+        if room:
+            demo.reached = addresses.reached(given.host, urlsplit(served).port or given.port)
+            print(addresses.announced(room, demo.reached), flush=True)
         if backend is None:
             _warm(lab)
         ending.wait(demo)

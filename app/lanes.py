@@ -23,7 +23,7 @@ def follow_all(
 ) -> Iterator[list[View]]:
     """Runs the settings of all views at once, each in the hand of its control, as `app.view.follow` does one; yields
     the same views, grown."""
-    run.view = views[0]
+    run.views = views
     streams = [
         lab.stream(view.series.settings, control, progress=True)
         for view, control in zip(views, controls, strict=True)

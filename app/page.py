@@ -15,6 +15,8 @@ from app import completions, kept, live, metrics, presence
 from app.admission import Admission
 from app.api import described, endpoint
 from app.buttons import QUIET
+from app.classroom import joining, screen
+from app.classroom.room import Room
 from app.presence import Presence
 from app.results import route
 from app.runs import Runs
@@ -58,6 +60,8 @@ class Page(gr.Blocks):
     # Whatever only waits is no thread, but a run: these serve beside the runs.
     threads = 40
     store: Store
+    # Where students reach it, once it is served.
+    reached = ""
     _queue: Admission
     _sessions: Sessions
 
@@ -106,11 +110,13 @@ def build(
     concurrency: int = 1,
     shares: Shares | None = None,
     backend: EngineBackend | None = None,
+    room: Room | None = None,
 ) -> Page:
     """The app around a lab, which writes what is running into `runs`.
 
     adapters: why a length method cannot be used on a model, or None. concurrency: runs at the same time. backend: what
-    writes the runs, where the lab does not; long texts are read by the lab.
+    writes the runs, where the lab does not; long texts are read by the lab. room: of the class that uses the lab, which
+    hears of the runs.
     """
     shares, backend = shares or Shares(), backend or LocalBackend(lab)
     store = Store(shares)
@@ -118,6 +124,8 @@ def build(
         gr.HTML(
             html_template=HEADER, js_on_load=THEME_SWITCH, head=live.HEAD, apply_default_css=False, elem_classes=["ll"]
         )
+        if room:
+            joining.build(room, demo.load)
         with gr.Tabs() as tabs:
             with gr.Tab("Try it", id="try"):
                 tried = try_it.build(backend, runs, adapters)
@@ -133,7 +141,8 @@ def build(
             with gr.Tab("Results", id="results") as opened:
                 results.build(opened)
         forms = {try_it.PLACE: tried.form, compare.PLACE: compared, long_context.PLACE: read}
-        lessons.panel(tabs, {place: Stage(form, GO[place]) for place, form in forms.items()})
+        stages = {place: Stage(form, GO[place]) for place, form in forms.items()}
+        lessons.panel(tabs, stages, *([room.predicts] if room else []))
         generated = endpoint(backend, runs, demo.unread)
         gr.api(generated, api_name="generate", api_description=described(generated), concurrency_id="model")
         written = completions.endpoint(backend, runs, demo.unread)
@@ -148,6 +157,7 @@ def build(
         *live.routes(), *presence.routes(demo.admission), runs.streams.route, route(), Route(DEEP_LINK, _no_link),
         *completions.routes(lambda: lab.models.names(), demo.admission),
         metrics.route(lambda: backend.status(), lambda: len(demo.admission.present.sessions)),
+        *(screen.routes(room, lambda: demo.reached) if room else []),
     ]  # fmt: skip
     return demo
 

@@ -108,7 +108,7 @@ def _drain(arrived: SimpleQueue[Any]) -> list[Any]:
 @dataclass(eq=False)
 class Run:
     """A session's run: what steers and shows it, where on the page it was begun, whether it goes on beside others of
-    the session, whether its last frame was sent, its view, its last frame as it is sent."""
+    the session, whether its last frame was sent, its views, its last frame as it is sent."""
 
     session: str | None
     control: Stoppable
@@ -116,8 +116,13 @@ class Run:
     place: str
     beside: bool = False
     delivered: threading.Event = field(default_factory=threading.Event)
-    view: Any = None
+    views: Sequence[Any] = ()
     last: str = ""
+
+    @property
+    def view(self) -> Any:
+        """The first of its views, None while it has none."""
+        return self.views[0] if self.views else None
 
     def ends(self, frame: Frame) -> str:
         """Its last frame, for whoever reads it now or takes it up."""
@@ -133,10 +138,11 @@ class Run:
 
 class Runs:
     """Who is running what. A session is Gradio's hash of an open page, or a program's; nobody can reach the run of
-    another, and a run without a session is nobody's."""
+    another, and a run without a session is nobody's. ended: hears the session and the views of each that ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, ended: Callable[[str | None, Sequence[Any]], None] = lambda session, views: None) -> None:
         self.streams = Streams()
+        self._ended = ended
         self._runs: list[Run] = []
         self._lock = threading.Lock()
 
@@ -189,3 +195,4 @@ class Runs:
                 with self._lock:
                     self._runs.remove(run)
                 run.delivered.set()
+                self._ended(run.session, run.views)

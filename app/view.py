@@ -180,7 +180,7 @@ def follow(
 ) -> Iterator[View]:
     """Runs the settings; yields the same view, grown, every `period` seconds. Raises what the lab raises."""
     view = View(settings, past)
-    run.view = view
+    run.views = [view]
     for events in batches(lab.stream(settings, run.control, progress=True), period):
         if not view.frames:
             view.knows(lab.capabilities(settings.model, settings.precision))

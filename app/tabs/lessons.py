@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from html import escape
 from typing import Any
 
@@ -11,11 +11,13 @@ import gradio as gr
 
 from app import live
 from app.buttons import QUIET
+from app.classroom.room import Prediction
 from app.lessons import lessons
 from app.lessons.lesson import Lesson
 from app.stage import Stage
 from app.tabs.ideas import IDEAS
 
+Predicted = Callable[[str | None, Prediction], None]
 # For 45 minutes, in this order.
 ORDER = ("ask_for_sixty", "why_ends_are_hard", "what_a_window_forgets", "what_sinks_are_for")
 
@@ -34,13 +36,16 @@ def build() -> None:
                 )
 
 
-def panel(tabs: gr.Tabs, stages: Mapping[str, Stage]) -> None:
-    """The panel of a lesson, which stays while it runs on another tab. stages: by the ids of the tabs."""
+def panel(tabs: gr.Tabs, stages: Mapping[str, Stage], predicted: Predicted = lambda session, prediction: None) -> None:
+    """The panel of a lesson, which stays while it runs on another tab. stages: by the ids of the tabs. predicted: hears
+    what a session predicts when it runs one."""
     shown = live.lesson([lesson.model_dump() for lesson in lessons().values()])
     boxes = [box for stage in stages.values() for box in stage.boxes.values()]
 
-    def run(asked: str) -> list[Any]:
-        lesson = lessons()[json.loads(asked)["run"]]
+    def run(request: gr.Request, asked: str) -> list[Any]:
+        given = json.loads(asked)
+        lesson = lessons()[given["run"]]
+        predicted(request.session_hash, prediction(lesson, given))
         filled: list[Any] = []
         for tab, stage in stages.items():
             here = tab == lesson.run.tab
@@ -51,6 +56,14 @@ def panel(tabs: gr.Tabs, stages: Mapping[str, Stage]) -> None:
     shown.input(run, [shown], [tabs, *boxes], **QUIET).success(
         None, [shown], None, js=f"(asked) => LengthLab.runLesson(asked, {buttons})", **QUIET
     )
+
+
+def prediction(lesson: Lesson, given: Mapping[str, Any]) -> Prediction:
+    """What a page says that it predicts, where that answers the lesson's question."""
+    asked, number, choice = lesson.predict, given.get("number"), given.get("choice")
+    numbered = isinstance(number, int | float) and asked.least <= number <= asked.most and not asked.choices
+    chosen = isinstance(choice, int) and 0 <= choice < len(asked.choices)
+    return Prediction(lesson.name, number if numbered else None, choice if chosen else None)
 
 
 def _cards() -> str:
@@ -79,6 +92,8 @@ def _teachers() -> str:
     return f"""
 <div class="ll-teachers"><p>For 45 minutes: {titles} ({minutes} minutes, and the
 rest to talk). Numbers are of the model that comes with the lab; other processors round otherwise, so expect ranges.</p>
+<p>Start the lab with <code>make demo ARGS="--class"</code> and students join by a code or a QR code: their predictions
+and runs become dots on a screen of yours, live. No names are asked for, and nothing is kept once you close the class.</p>
 <div class="ll-scroll"><table><thead><tr><th>Lesson</th><th>Time</th><th>What to say</th><th>What the runs show</th>
 <th>What it takes away</th></tr></thead><tbody>{rows}</tbody></table></div>
 <p><button type="button" data-print="worksheet">Print the worksheet</button>

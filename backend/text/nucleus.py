@@ -23,7 +23,7 @@ class Nucleus(LogitsProcessor):
     def __init__(self, top_p: float) -> None:
         self.top_p, self._whole = top_p, TopPLogitsWarper(top_p)
 
-    def __call__(self, ids: LongTensor, scores: Tensor) -> Tensor:  # type: ignore[override]
+    def __call__(self, ids: LongTensor, scores: Tensor) -> Tensor:
         """ids [1, n] so far, scores [1, vocabulary] on the CPU; returns scores [1, vocabulary]."""
         ascending = torch.from_numpy(np.sort(scores[0].numpy()))
         below = ascending.softmax(-1).cumsum(-1) <= 1 - self.top_p

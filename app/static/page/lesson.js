@@ -72,7 +72,7 @@ function lesson(element, props, trigger) {
     beside(false);
   }
   function ask() {
-    props.value = JSON.stringify({ run: shown.name, number: ++asked });
+    props.value = JSON.stringify({ run: shown.name, asked: ++asked, number: predicted?.number ?? null, choice: predicted?.index ?? null });
     trigger("input");
   }
 

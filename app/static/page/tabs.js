@@ -1,7 +1,7 @@
 // The tab that is shown is part of the address: choosing one is a step that Back takes back.
 const TAB = "tab";
 // What the address of a link holds beside settings.
-const noSetting = (name) => name === TAB || name === "view" || name.startsWith("__");
+const noSetting = (name) => [TAB, "view", "class"].includes(name) || name.startsWith("__");
 const named = (address = location) => new URL(address.href).searchParams;
 const holdsSettings = (address) => [...named(address).keys()].some((name) => !noSetting(name));
 

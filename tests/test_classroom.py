@@ -1,0 +1,266 @@
+"""A class: who is in it, what becomes a dot, and what only the teacher may see and do."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+from playwright.sync_api import expect
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+from visiting import API, PATIENCE, Visitor, eventually
+
+from app import __main__ as app
+from app import page as lab_page
+from app import presets
+from app.classroom import addresses, room, screen
+from app.classroom.room import KEPT, Prediction, Room
+from app.lessons import lessons
+from app.runs import Runs
+from app.tabs.lessons import prediction
+from app.tabs.try_it import NAMES
+from app.view import View
+from backend.engine import Lab
+from backend.models.adapters import available
+from backend.models.pool import Models
+
+ADDRESS = "http://192.0.2.7:7860"
+
+
+def pair() -> list[View]:
+    """The two lanes of the recorded run that the page opens on."""
+    return [View.of(trace, name=name) for trace, name in zip(presets.opening(), NAMES, strict=True)]
+
+
+@pytest.fixture
+def opened() -> Room:
+    return Room()
+
+
+@pytest.fixture
+def anybody(opened: Room) -> TestClient:
+    return TestClient(Starlette(routes=screen.routes(opened, lambda: ADDRESS)))
+
+
+@pytest.fixture
+def teacher(opened: Room, anybody: TestClient) -> TestClient:
+    """Asks behind the secret link."""
+    return TestClient(anybody.app, base_url=f"http://testserver/class/{opened.secret}/")
+
+
+def test_who_has_the_code_is_a_student_and_stays_the_same_one(opened):
+    assert opened.joins(f" {opened.code.lower()} ", "page", "browser")[0]
+    joined, words = opened.joins(opened.code, "page loaded anew", "browser")
+    assert joined and "student 1" in words
+    assert "student 2" in opened.joins(opened.code, "a program", "")[1]
+    assert opened.shown()["students"] == 2
+
+
+@pytest.mark.parametrize("code", ["", "<b>", "ABCDE" * 9, "é", "00000"])
+def test_another_code_is_refused_in_a_sentence(opened, code):
+    joined, words = opened.joins(code, "page", "browser")
+    assert not joined and words.endswith("ask your teacher for it.") and len(words) < 100
+    opened.ended("page", pair())
+    assert not opened.shown()["dots"] and not opened.shown()["students"]
+
+
+def test_a_class_has_an_end(opened, monkeypatch):
+    monkeypatch.setattr(room, "STUDENTS", 2)
+    assert [opened.joins(opened.code, name, name)[0] for name in "aba"] == [True, True, True]
+    joined, words = opened.joins(opened.code, "c", "c")
+    assert not joined and "full" in words
+
+
+def test_each_lane_becomes_a_dot_with_the_prediction_that_it_answers(opened):
+    opened.joins(opened.code, "page", "browser")
+    opened.predicts("page", Prediction("ask_for_sixty", 90, None))
+    opened.ended("page", pair())
+    opened.ended("page", pair()[1:])
+    asked, steered, again = opened.shown()["dots"]
+    assert (asked["name"], asked["target"], asked["produced"], asked["predicted"]) == ("Asked", 60, 256, 90)
+    assert asked["state"] == "bad" and steered["state"] == "good" and steered["lesson"] == "ask_for_sixty"
+    assert again["predicted"] is None and again["lesson"] == ""
+    assert len({dot["number"] for dot in (asked, steered, again)}) == 3
+
+
+def test_no_word_of_a_student_leaves_the_run(opened):
+    opened.joins(opened.code, "page", "browser")
+    opened.ended("page", pair())
+    shown = str(opened.shown()) + str(opened.table())
+    for view in pair():
+        assert view.series.answer[:20] not in shown and view.series.settings.prompt[:20] not in shown
+
+
+def test_what_wrote_nothing_or_is_nobodys_is_no_dot(opened):
+    opened.joins(opened.code, "page", "browser")
+    opened.ended("page", [View(pair()[0].series.settings)])
+    opened.ended("another page", pair())
+    opened.ended(None, pair())
+    opened.predicts(None, Prediction("ask_for_sixty", 90, None))
+    assert not opened.shown()["dots"] and not opened.shown()["predictions"]
+
+
+def test_what_is_kept_of_a_student_is_bounded(opened):
+    opened.joins(opened.code, "page", "browser")
+    for _ in range(KEPT):
+        opened.predicts("page", Prediction("ask_for_sixty", 1, None))
+        opened.ended("page", pair())
+    dots = opened.shown()["dots"]
+    assert len(dots) == KEPT and dots[-1]["number"] == 2 * KEPT and len(opened.shown()["predictions"]) == KEPT
+
+
+def test_a_closed_class_forgets_everything_and_has_another_code(opened):
+    opened.joins(opened.code, "page", "browser")
+    opened.predicts("page", Prediction("ask_for_sixty", 90, None))
+    opened.ended("page", pair())
+    code = opened.code
+    opened.close()
+    assert not opened.joins(code, "page", "browser")[0]
+    opened.ended("page", pair())
+    shown = opened.shown()
+    assert not shown["dots"] and not shown["predictions"] and not shown["students"] and shown["code"] != code
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "number", "choice"),
+    [
+        ("ask_for_sixty", {"number": 60}, 60, None),
+        ("ask_for_sixty", {"number": 1e9, "choice": 0}, None, None),
+        ("ask_for_sixty", {"number": float("nan")}, None, None),
+        ("ask_for_sixty", {"number": "<script>", "choice": []}, None, None),
+        ("what_a_window_forgets", {"choice": 1}, None, 1),
+        ("what_a_window_forgets", {"choice": 99, "number": 2}, None, None),
+        ("what_a_window_forgets", {"choice": -1}, None, None),
+    ],
+)
+def test_a_prediction_is_of_the_lessons_question_or_none(name, given, number, choice):
+    assert prediction(lessons()[name], given) == (name, number, choice)
+
+
+def test_the_teachers_screen_is_behind_its_secret_alone(opened, anybody):
+    for at in ("", "/state", "/dots.csv"):
+        assert anybody.get(f"/class/{opened.code}{at}").status_code == 404
+    for at in ("/hide/1", "/close"):
+        assert anybody.post(f"/class/{'é' * 22}{at}").status_code == 404
+        assert anybody.get(f"/class/{opened.secret}{at}").status_code == 405
+    assert anybody.get(f"/class/{opened.secret}").status_code == 200 and opened.secret not in anybody.get("/join").text
+
+
+def test_the_screen_is_read_again_only_where_it_changed(opened, teacher):
+    first = teacher.get("state").json()
+    assert first["link"] == f"{ADDRESS}/?class={opened.code}&tab=lessons" and first["qr"].startswith("<svg")
+    assert teacher.get("state", params={"version": first["version"]}).status_code == 204
+    opened.joins(opened.code, "page", "browser")
+    assert teacher.get("state", params={"version": first["version"]}).json()["students"] == 1
+
+
+def test_a_dot_is_hidden_put_back_and_saved(opened, teacher):
+    opened.joins(opened.code, "page", "browser")
+    opened.ended("page", pair())
+    assert teacher.post("hide/2").status_code == 204
+    assert [dot["hidden"] for dot in teacher.get("state").json()["dots"]] == [False, True]
+    saved = teacher.get("dots.csv")
+    rows = [*csv.DictReader(io.StringIO(saved.text))]
+    assert [row["produced"] for row in rows] == ["256", str(pair()[1].series.produced[-1])]
+    assert rows[1]["hidden"] == "True" and "attachment" in saved.headers["content-disposition"]
+    teacher.post("hide/2")
+    teacher.post("hide/999")
+    assert not any(dot["hidden"] for dot in teacher.get("state").json()["dots"])
+
+
+def test_the_terminal_names_what_both_open():
+    opened = Room()
+    words = addresses.announced(opened, ADDRESS)
+    assert f"{ADDRESS}/join" in words and opened.code in words and f"{ADDRESS}/class/{opened.secret}" in words
+    assert "█" in words
+    assert addresses.reached("192.0.2.9", 80) == "http://192.0.2.9:80"
+    assert re.fullmatch(r"http://\d+\.\d+\.\d+\.\d+:7860", addresses.reached("0.0.0.0", 7860))
+
+
+class Class:
+    """A lab that a class uses, on a port of its own."""
+
+    def __init__(self, models: Models) -> None:
+        self.room = Room()
+        self.runs = Runs(self.room.ended)
+        self.page = lab_page.build(Lab(models), available, self.runs, 8, room=self.room)
+        self.address = self.page.reached = app.serve(self.page).rstrip("/")
+
+
+@pytest.fixture(scope="module")
+def taught(models):
+    served = Class(models)
+    yield served
+    served.page.close()
+
+
+def test_a_students_prediction_and_run_are_seen_on_the_teachers_screen(taught, browser):
+    problems: list[str] = []
+
+    def visits(**options):
+        page = browser.new_context(**options).new_page()
+        page.set_default_timeout(PATIENCE * 1000)
+        page.on("console", lambda message: message.type == "error" and problems.append(message.text))
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        return page
+
+    teacher, student = visits(), visits(viewport={"width": 390, "height": 844})
+    teacher.goto(f"{taught.address}/class/{taught.room.secret}")
+    expect(teacher.locator("#code")).to_have_text(taught.room.code)
+    student.goto(f"{taught.address}/join")
+    student.fill("#code", taught.room.code.lower())
+    student.click("button")
+    expect(student.locator("#class")).to_contain_text("You are student 1")
+    student.click("[data-lesson=ask_for_sixty]")
+    student.locator(".ll-lesson input[type=range]").fill("75")
+    student.get_by_text("That is my guess").click()
+    student.get_by_text("Run it").click()
+    expect(teacher.locator("#count")).to_have_text("1 student, 2 runs", timeout=PATIENCE * 1000)
+    expect(teacher.locator("#question")).to_contain_text("How many will it write?")
+    expect(teacher.locator("#lengths .scatterlayer .point")).to_have_count(2)
+    assert [one.number for made in taught.room._predictions.values() for one in made] == [75]
+    teacher.locator("summary").click()
+    teacher.locator("#table button").first.click()
+    expect(teacher.locator("#lengths .scatterlayer .point")).to_have_count(1)
+    teacher.click("#hidden")
+    expect(teacher.locator("#lengths .scatterlayer .point")).to_have_count(2)
+    assert teacher.evaluate("document.documentElement.scrollWidth <= innerWidth") and not problems
+
+
+def test_a_wrong_code_is_said_on_the_page(taught, browser):
+    page = browser.new_page()
+    page.goto(f"{taught.address}/?class=<b>x</b>")
+    expect(page.locator("#class [data-state=bad]")).to_contain_text("There is no class with the code <b>x</b>")
+
+
+@pytest.mark.scale
+def test_a_class_of_thirty_writes_at_once(taught):
+    taught.room.close()
+
+    def student(number: int) -> None:
+        with httpx.Client(base_url=taught.address, timeout=PATIENCE) as http:
+            http.get("/")
+            who = Visitor.__new__(Visitor)
+            who.served, who.session, who.http = taught, f"student{number:04}", http
+            joins = next(one._id for one in taught.page.fns.values() if one.name == "join")
+            asked = {"fn_index": joins, "data": [], "session_hash": who.session}
+            assert http.post(f"{API}/queue/join?class={taught.room.code}", json=asked).status_code == 200
+            eventually(lambda: who.session in taught.room._sessions, "a student")
+            assert who.presses("write_both", ["Tell me about bees.", 20 + number, "tokens", False]).status_code == 200
+            with http.stream("GET", f"{API}/queue/data", params={"session_hash": who.session}) as events:
+                for line in events.iter_lines():
+                    dots = taught.room._dots.get(taught.room._sessions[who.session], ())
+                    if "process_completed" in line and len(dots) == 2:
+                        break
+
+    with ThreadPoolExecutor(30) as pool:
+        list(pool.map(student, range(30)))
+    shown = taught.room.shown()
+    steered = [dot for dot in shown["dots"] if dot["name"] == "Steered"]
+    assert shown["students"] == 30 and len(shown["dots"]) == 60
+    assert sorted(dot["target"] for dot in steered) == [*range(20, 50)]
+    assert all(abs(dot["produced"] - dot["target"]) <= 3 for dot in steered)

@@ -93,7 +93,7 @@ def _teachers() -> str:
 <div class="ll-teachers"><p>For 45 minutes: {titles} ({minutes} minutes, and the
 rest to talk). Numbers are of the model that comes with the lab; other processors round otherwise, so expect ranges.</p>
 <p>Start the lab with <code>make demo ARGS="--class"</code> and students join by a code or a QR code: their predictions
-and runs become dots on a screen of yours, live. No names are asked for, and nothing is kept once you close the class.</p>
+and runs become dots on a screen of yours. No names are asked for, and nothing is kept once you close the class.</p>
 <div class="ll-scroll"><table><thead><tr><th>Lesson</th><th>Time</th><th>What to say</th><th>What the runs show</th>
 <th>What it takes away</th></tr></thead><tbody>{rows}</tbody></table></div>
 <p><button type="button" data-print="worksheet">Print the worksheet</button>

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import gradio as gr
 
@@ -14,6 +14,14 @@ from app.runs import Runs
 
 LAST_FRAME_SECONDS = 20
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+
+
+class Start(NamedTuple):
+    """What starts a run beside the button: an event, the generator that it runs, and that one's inputs."""
+
+    trigger: Callable[..., Any]
+    write: Callable[..., Any]
+    inputs: Sequence[Any]
 
 
 @dataclass
@@ -36,27 +44,31 @@ class Buttons:
         outputs: Sequence[Any],
         queue: gr.HTML,
         figures: str,
+        others: Sequence[Start] = (),
     ) -> None:
         """Lets `go` run the generator `write`, one run at a time; `queue` tells the place of those who wait.
 
-        figures: the name of those that say what is going on. The buttons are no outputs of `write`, because an update
-        of a button at each frame costs more than the frame.
+        figures: the name of those that say what is going on. others: what else starts a run there. The buttons are no
+        outputs of `write`, because an update of a button at each frame costs more than the frame.
         """
         # The first press shows at once that it was heard, also while others are before this visitor in the queue.
         waits = f"() => {{ LengthLab.waits('{figures}'); return {self._running(True)} }}"
-        self.go.click(None, None, self.all, js=waits, **QUIET)
-        event = self.go.click(
-            write,
-            list(inputs),
-            list(outputs),
-            show_progress="minimal",
-            show_progress_on=[queue],
-            concurrency_id="model",
-            api_visibility="private",
-        )
-        event.failure(None, list(inputs), None, js=refused(figures, inputs))
-        self.free_after(event)
-        self._stops(runs, event, figures)
+        events = []
+        for start in (Start(self.go.click, write, inputs), *others):
+            start.trigger(None, None, self.all, js=waits, **QUIET)
+            event = start.trigger(
+                start.write,
+                list(start.inputs),
+                list(outputs),
+                show_progress="minimal",
+                show_progress_on=[queue],
+                concurrency_id="model",
+                api_visibility="private",
+            )
+            event.failure(None, list(start.inputs), None, js=refused(figures, start.inputs))
+            self.free_after(event)
+            events.append(event)
+        self._stops(runs, events, figures)
 
     def free_after(self, event: Any) -> None:
         """Shows that nothing runs once `event` has ended, in whatever way."""
@@ -82,7 +94,7 @@ class Buttons:
         usable = [not runs, *[runs] * (1 + len(self.others)), *[not runs] * len(self.resting)]
         return {button: gr.update(interactive=each) for button, each in zip(self.all, usable, strict=True)}
 
-    def _stops(self, runs: Runs, event: Any, figures: str) -> None:
+    def _stops(self, runs: Runs, events: Sequence[Any], figures: str) -> None:
         # Cancelling an event drops what is still on its way to the page, so a run that has begun is only asked to end
         # and sends its own last frame. The count changes, and with it cancels the event, only where nothing had begun.
         unqueued = gr.State(0)
@@ -102,7 +114,7 @@ class Buttons:
             None,
             None,
             self.all,
-            cancels=[event],
+            cancels=list(events),
             js=f"() => {{ {gone}; return {self._running(False)} }}",
             **QUIET,
         )

@@ -95,8 +95,11 @@ def chart(
     return _html(template, "LengthLab.chart(element, props, watch)", value, f"chart-{name}", classes=["ll-cell"])
 
 
-def response(name: str, title: str) -> gr.HTML:
-    """Streaming text in which every token can be asked for its numbers. Frames carry what `app.text.pieces` makes."""
+def response(name: str, title: str, branches: bool = False) -> gr.HTML:
+    """Streaming text in which every token can be asked for its numbers. Frames carry what `app.text.pieces` makes.
+
+    branches: whether another token can be chosen in the place of one; its value then says which, as JSON.
+    """
     template = f"""
 <section class="ll-response empty" data-name="text-{escape(name)}" aria-label="{escape(title)}">
   <header><h3>{escape(title)}</h3>
@@ -107,7 +110,8 @@ def response(name: str, title: str) -> gr.HTML:
     aria-label="{escape(title)}: arrow keys walk through the tokens"></div>
   <div class="ll-tip" role="status" hidden></div>
 </section>"""
-    return _html(template, "LengthLab.response(element)", None, f"text-{name}")
+    script = "LengthLab.response(element, props, trigger) // 'input'" if branches else "LengthLab.response(element)"
+    return _html(template, script, None, f"text-{name}")
 
 
 def figures(name: str, fields: Sequence[tuple[str, str]]) -> gr.HTML:

@@ -12,7 +12,7 @@ import numpy as np
 
 from backend.evaluation.perplexity import Chunk
 from backend.settings import RunSettings, Unit
-from backend.steps import Finish, Logits, Reading, Step
+from backend.steps import Alternative, Finish, Logits, Reading, Step
 from backend.text.units import Growing
 
 _ids = count(1)
@@ -44,7 +44,8 @@ class RunSeries:
 
     Of a response: produced is in the unit of the settings' goal; target likewise (None while nothing steers the
     length). p_model: the model's own p, before penalty, decay and temperature; None in old files. thinking: whether the
-    token comes before the answer; thought: how many do. p_eos has one entry more where the run ended by EOS: the chance
+    token comes before the answer; thought: how many do. alternatives: the likeliest tokens there; chosen: whether a
+    person chose the one that was written. p_eos has one entry more where the run ended by EOS: the chance
     with which that was chosen. reading: what prefill saw. source: an encoder's tokens; looked: arrays of as many shares
     of the attention that chose each token.
 
@@ -70,6 +71,8 @@ class RunSeries:
     p: list[float] = field(default_factory=list)
     p_model: list[float | None] = field(default_factory=list)
     thinking: list[bool] = field(default_factory=list)
+    alternatives: list[Sequence[Alternative]] = field(default_factory=list)
+    chosen: list[bool] = field(default_factory=list)
     p_eos: list[float] = field(default_factory=list)
     spread: list[float] = field(default_factory=list)
     remaining: list[int | None] = field(default_factory=list)
@@ -168,6 +171,8 @@ class RunSeries:
         self.p.append(step.p)
         self.p_model.append(step.p_model)
         self.thinking.append(step.thinking)
+        self.alternatives.append(step.alternatives or ())
+        self.chosen.append(step.chosen)
         self.p_eos.append(step.p_eos)
         self.spread.append(step.spread)
         self.remaining.append(step.remaining)

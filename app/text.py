@@ -12,7 +12,8 @@ def pieces(series: RunSeries, before: Sequence[Any] = ()) -> tuple[Any, ...]:
     """`before` (this function's last value for the same run) and one piece for each token since.
 
     The first piece is the run's number; each other one is [text, p, the model's own p or null, spread in nats,
-    remaining or null, whether it is thinking].
+    remaining or null, whether it is thinking, whether a person chose it, the likeliest tokens there as [id, text, the
+    model's own p]].
     """
     known = before or (series.run,)
     return (*known, *(_piece(series, i) for i in range(len(known) - 1, len(series))))
@@ -27,4 +28,6 @@ def _piece(series: RunSeries, i: int) -> list[Any]:
         round(series.spread[i], 3),
         series.remaining[i],
         series.thinking[i],
+        series.chosen[i],
+        [[each.token, each.text, round(each.p_model, 4)] for each in series.alternatives[i]],
     ]

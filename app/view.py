@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from app import live, text, toasts
+from app.branches import Branch
 from app.charts import shown
 from app.charts.base import encode
 from app.charts.drawing import signed
@@ -176,12 +177,20 @@ class View:
 
 
 def follow(
-    lab: Any, settings: RunSettings, run: Run, past: Sequence[PastRun] = (), period: float = PERIOD
+    lab: Any,
+    settings: RunSettings,
+    run: Run,
+    past: Sequence[PastRun] = (),
+    period: float = PERIOD,
+    branch: Branch | None = None,
 ) -> Iterator[View]:
-    """Runs the settings; yields the same view, grown, every `period` seconds. Raises what the lab raises."""
+    """Runs the settings; yields the same view, grown, every `period` seconds. branch: of an earlier run, from which it
+    goes on. Raises what the lab raises."""
     view = View(settings, past)
+    view.add(branch.before if branch else ())
     run.views = [view]
-    for events in batches(lab.stream(settings, run.control, progress=True), period):
+    more = {"resumed": branch.resumed} if branch else {}
+    for events in batches(lab.stream(settings, run.control, progress=True, **more), period):
         if not view.frames:
             view.knows(lab.capabilities(settings.model, settings.precision))
         view.add(events)

@@ -68,6 +68,16 @@ class Logits:
     high: np.ndarray
 
 
+class Alternative(NamedTuple):
+    """A token that a step might have written: its text after the token before, "" for one that ends the response; its
+    probability as drawn with, and the model's own."""
+
+    token: int
+    text: str
+    p: float
+    p_model: float
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One generated token.
@@ -84,6 +94,8 @@ class Step:
     state [d]: first layer's output (float16), or None. logits: or None (recorded every `watch.every` tokens).
     wanted: the target in force, in the unit of the settings' goal; None without a target.
     thinking: whether the token belongs to the model's thinking, which no target steers: goal and remaining are None.
+    alternatives: the tokens that the model finds likeliest there, the one that was written among them or not; None
+    without probes. chosen: whether a person chose it in their place.
     looked [n]: how the attention that chose the token spread over a source's n tokens, mean over layers and heads; None
     for a model without an encoder. source: what those n tokens say; rides on the first step.
     """
@@ -109,6 +121,8 @@ class Step:
     thinking: bool = False
     looked: np.ndarray | None = None
     source: tuple[str, ...] | None = None
+    alternatives: tuple[Alternative, ...] | None = None
+    chosen: bool = False
 
 
 class Written(NamedTuple):
@@ -120,12 +134,14 @@ class Written(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """What a run wrote before it was cut off. seconds: since decoding began. exact: whether it is read again token by
-    token, as it was written; in chunks it goes faster and rounds otherwise, so that another token may follow."""
+    """What a run wrote before it was cut off, or is to be continued in another way. seconds: since decoding began.
+    exact: whether it is read again token by token, as it was written; in chunks it goes faster and rounds otherwise, so
+    that another token may follow. then: the token that a person chose to follow, if any."""
 
     written: tuple[Written, ...] = ()
     seconds: float = 0.0
     exact: bool = True
+    then: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ from typing import Any, Final
 
 import gradio as gr
 
-from app import charts, controls, live, model, presets, replay, toasts
-from app.buttons import QUIET, Buttons
+from app import charts, controls, live, model, presets, replay, toasts, veil
+from app.branches import WHOLE, Branch, Tree, branches_of, grown, stands
+from app.buttons import QUIET, Buttons, Start
 from app.controls import Form
 from app.exports import EXPORTS, exporter
 from app.kept import unpacked
@@ -26,6 +27,7 @@ from app.view import FIELDS, View, failed, follow, sentence
 from backend.inference.control import Control
 from backend.methods import methods
 from backend.record.trace import Trace, TraceError
+from backend.refused import Refused
 from backend.settings import MAX_TARGET, RunSettings
 
 PLACE: Final = "generate"
@@ -38,10 +40,12 @@ Adapters = Callable[[str], Mapping[Any, str | None]]
 class Parts:
     """The tab's components that events touch.
 
-    stream: shows a `View.frame`. previews: the charts of the policy.
+    text: of the answer, where a token can be chosen. stream: shows a `View.frame`. previews: the charts of the policy.
+    kept: the answers that branch from one another, by their names on `tree`, which shows one of them.
     """
 
     form: Form
+    text: gr.HTML
     buttons: Buttons
     wrap: gr.Button
     queue: gr.HTML
@@ -50,6 +54,8 @@ class Parts:
     previews: list[gr.HTML]
     past: gr.State
     trace: gr.State
+    tree: gr.Radio
+    kept: gr.State
 
 
 def build(lab: Any, runs: Runs, adapters: Adapters, store: Store, opens: Callable[..., Any]) -> Parts:
@@ -71,9 +77,9 @@ def build(lab: Any, runs: Runs, adapters: Adapters, store: Store, opens: Callabl
         lambda can: controls.gates(form, can, adapters(can.model)),
         [form.limit, form.method, form.pic, form.windowed, form.window],
     )
-    _generation(parts, lab, runs)
+    _generation(parts, lab, runs, first)
     _steering(parts, runs)
-    _veiling(parts, runs, first)
+    veil.build(form, parts.trace, runs, PLACE, first)
     gr.on(
         [part.change for part in form.policy],
         _previewer(form, parts.previews),
@@ -140,39 +146,73 @@ def _layout(
             controls.open_with(form, settings)
         with gr.Column(elem_classes=["ll-stage"], scale=1, min_width=320):
             figures = live.figures("run", FIELDS)
-            live.response("run", "Response")
+            text = live.response("run", "Response", branches=True)
+            tree = gr.Radio(
+                [], label="Branches", visible=False, elem_id="branches",
+                info="Choose a token of the answer, and another in its place, to go on from there.",
+            )  # fmt: skip
             stream = live.stream(View.of(first).frame() if first else None)
             with gr.Row(elem_classes=["ll-grid"]):
                 previews = live.charts(PLACE, [RunSeries(settings)])
     view.change(None, [view], None, js="(v) => document.body.classList.toggle('advanced', v === 'Advanced')")
     reset.click(lambda: form.values({}), None, form.inputs, **QUIET)
     buttons = Buttons(PLACE, go, stop, [wrap], resting)
-    return Parts(form, buttons, wrap, queue, figures, stream, previews, gr.State([]), gr.State(None))
+    kept = gr.State({})
+    return Parts(form, text, buttons, wrap, queue, figures, stream, previews, gr.State([]), gr.State(None), tree, kept)
 
 
-def _generation(parts: Parts, lab: Any, runs: Runs) -> None:
-    """Generate, and Stop."""
+def _generation(parts: Parts, lab: Any, runs: Runs, first: Trace | None) -> None:
+    """Generate, Stop, and going on from a token of the answer."""
+
+    def written(
+        session: str | None, settings: RunSettings, past: list[PastRun], tree: Tree, branch: Branch | None = None
+    ) -> Iterator[list[Any]]:
+        with runs.started(session, Control(), PLACE) as run:
+            yield [run.stream.invitation, *[gr.skip()] * 4]
+            for view in follow(lab, settings, run, past, branch=branch):
+                if not view.ended:
+                    run.stream.show(view.frame())
+            tree = grown(tree, branch, view.trace)
+            yield [run.ends(view.frame()), view.remembered(), view.trace, tree, branches_of(tree)]
+
+    def refused(error: Exception) -> list[Any]:
+        words = failed("run", error, "This run could not be made", parts.form.labels)
+        return [words, *[gr.skip()] * 4]
 
     def write(request: gr.Request, past: list[PastRun], *values: Any) -> Iterator[list[Any]]:
         try:
-            settings = parts.form.settings(values)
-            with runs.started(request.session_hash, Control(), PLACE) as run:
-                yield [run.stream.invitation, gr.skip(), gr.skip()]
-                for view in follow(lab, settings, run, past):
-                    if not view.ended:
-                        run.stream.show(view.frame())
-                yield [run.ends(view.frame()), view.remembered(), view.trace]
+            yield from written(request.session_hash, parts.form.settings(values), past, {})
         except Exception as error:
-            yield [failed("run", error, "This run could not be made", parts.form.labels), gr.skip(), gr.skip()]
+            yield refused(error)
+
+    def go_on(
+        request: gr.Request, asked: str, trace: Trace | None, past: list[PastRun], tree: Tree
+    ) -> Iterator[list[Any]]:
+        try:
+            if (shown := trace or first) is None:
+                raise Refused("there is no answer to go on from yet: press Generate")
+            branch = Branch.of(shown, asked)
+            begun = tree if any(shown is one for one in tree.values()) else {WHOLE: shown}
+            yield from written(request.session_hash, branch.settings, past, begun, branch)
+        except Exception as error:
+            yield refused(error)
 
     parts.buttons.starts(
         runs,
         write,
         [parts.past, *parts.form.inputs],
-        [parts.stream, parts.past, parts.trace],
+        [parts.stream, parts.past, parts.trace, parts.kept, parts.tree],
         parts.queue,
         "run",
+        [Start(parts.text.input, go_on, [parts.text, parts.trace, parts.past, parts.kept])],
     )
+
+    def shown_branch(name: str, tree: Tree, past: list[PastRun]) -> list[Any]:
+        trace = tree.get(name)
+        return [gr.skip()] * 2 if trace is None else [trace, View.of(trace, past).frame().encode()]
+
+    parts.tree.input(shown_branch, [parts.tree, parts.kept, parts.past], [parts.trace, parts.stream], **QUIET)
+    parts.trace.change(stands, [parts.trace, parts.kept], [parts.tree], **QUIET)
 
 
 def _steering(parts: Parts, runs: Runs) -> None:
@@ -210,40 +250,6 @@ def _steering(parts: Parts, runs: Runs) -> None:
     # Only what comes through the queue can bring a message with it.
     parts.wrap.click(wrap, None, [form.target, form.limit], concurrency_limit=None, **QUIET)
     gr.on([form.layer.input, form.head.input], watch, [form.layer, form.head], None, **quiet)
-
-
-def _veiling(parts: Parts, runs: Runs, first: Trace | None) -> None:
-    """Veils the run that is shown as long as the form asks for another."""
-    form = parts.form
-    veiled = gr.Textbox(visible="hidden", elem_id="veiled")
-
-    def differs(request: gr.Request, trace: Trace | None, *values: Any) -> str:
-        run = runs.of(request.session_hash, PLACE)
-        shown = run.view.trace if run and run.view else trace or first
-        try:
-            return "" if shown is None or same_run(form.settings(values), shown) else "veiled"
-        except ValueError:
-            return "veiled"
-
-    gr.on(
-        [parts.trace.change, *[part.change for part in form.inputs]],
-        differs,
-        [parts.trace, *form.inputs],
-        [veiled],
-        trigger_mode="always_last",
-        concurrency_limit=None,
-        js=f"(trace, ...values) => [trace, ...({in_range(form.inputs)})(...values)]",
-        **QUIET,
-    )
-    veiled.change(None, [veiled], None, js="(veiled) => window.LengthLab?.veil(veiled !== '')", **QUIET)
-
-
-def same_run(asked: RunSettings, shown: Trace) -> bool:
-    """Whether a run is what the settings ask for: a target that was moved meanwhile is the last one, and what is
-    watched is named on the charts."""
-    last = shown.steps[-1].wanted if shown.steps else None
-    free = {"watch"} | ({"target", "limit", "max_new_tokens"} if last == asked.goal and asked.steered else set())
-    return asked.model_dump(exclude=free) == shown.settings.model_dump(exclude=free)
 
 
 def near_target(series: RunSeries) -> int:

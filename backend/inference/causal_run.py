@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from backend.inference.scheduler import Asks, Read
 from backend.positions import heeds_limit, policies, policy_of
 from backend.refused import Refused
 from backend.settings import RunSettings
-from backend.steps import Finish, Logits, Prefilling, Reading, Reason, Resumed, Step
+from backend.steps import Alternative, Finish, Logits, Prefilling, Reading, Reason, Resumed, Step
 from backend.text.prompt import Prompt, TextStream
 from backend.text.sampling import Choice, Chooser
 from backend.text.template import switches
@@ -33,6 +33,9 @@ from backend.text.units import characters, in_tokens, length, words
 
 if TYPE_CHECKING:
     from backend.inference.model_runner import Runner
+
+# Of each token of a run that is probed: how many of the likeliest are told.
+ALTERNATIVES = 5
 
 log = logging.getLogger("length_lab")
 
@@ -87,19 +90,21 @@ class CausalRun:
         self.prefilled = time.perf_counter() - self.resumed.seconds
         reason: Reason = "stopped"
         last: Choice | None = None
+        then, others = self.resumed.then, ALTERNATIVES if probe else 0
         while not self.control.stopped and logits is not None and not self._full:
             wanted = self.wanted()
             goal = self.goal(wanted)
-            planned = yield from self._planned(logits, cache, read)
+            planned = then if then is not None else (yield from self._planned(logits, cache, read))
             if self.control.stopped:
                 break
-            choice = self.chooser.choose(logits, read, self._end_goal(goal), planned)
+            choice = self.chooser.choose(logits, read, self._end_goal(goal), planned, others)
             if choice.token in self.chooser.ends:
                 reason, last = "eos", choice
                 break
             read.append(choice.token)
-            yield self._step(choice, cache, probe, reading, wanted, goal)
-            reading = None
+            step = self._step(choice, cache, probe, reading, wanted, goal)
+            yield step if then is None else replace(step, chosen=True)
+            reading = then = None
             if self._full or self.control.stopped:
                 break
             self._aims(self.wanted())
@@ -263,6 +268,15 @@ class CausalRun:
             p_model=choice.p_model,
             p_eos_model=choice.p_end_model,
             thinking=thinking,
+            alternatives=self._alternatives(choice) if probe else None,
+        )
+
+    def _alternatives(self, choice: Choice) -> tuple[Alternative, ...]:
+        tokens = [token for token, *_ in choice.likeliest]
+        texts = self.response.tokenizer.batch_decode([[token] for token in tokens])
+        return tuple(
+            Alternative(token, "" if token in self.chooser.ends else text, p, own)
+            for (token, p, own), text in zip(choice.likeliest, texts, strict=True)
         )
 
     def _logits(self, cache: FramedCache, probe: Probe, index: int) -> Logits | None:

@@ -42,7 +42,8 @@ def script(settings: RunSettings, steps: Sequence[Step], finish: Finish | None) 
     return f'''"""A Length Lab run, to be made again: run this file in the project's folder."""
 {_preparation(settings, steps, finish)}
 control = Control()
-for event in Lab().stream(settings, control):
+print(written, end="")
+for event in Lab().stream(settings, control, resumed=resumed):
     if isinstance(event, Step):
         print(event.text, end="", flush=True)
         steer(control, event.index)
@@ -68,7 +69,8 @@ def notebook(settings: RunSettings, steps: Sequence[Step], finish: Finish | None
 
 _COLLECT = """\
 control, steps = Control(), []
-for event in Lab().stream(settings, control):
+print(written, end="")
+for event in Lab().stream(settings, control, resumed=resumed):
     if isinstance(event, Step):
         steps.append(event)
         print(event.text, end="", flush=True)
@@ -111,11 +113,12 @@ def _preparation(settings: RunSettings, steps: Sequence[Step], finish: Finish | 
 from backend import Lab, RunSettings
 from backend.inference.control import Control
 from backend.settings import Watch
-from backend.steps import Step
+from backend.steps import Resumed, Step, Written
 
 settings = RunSettings(
 {_arguments(settings)}
 )
+{_branched(steps)}
 # Response position: the target that was set after it.
 targets = {_targets(steps)!r}
 # Response position after which the run was stopped.
@@ -129,6 +132,18 @@ def steer(control, index):
         control.stop()
 
 """
+
+
+def _branched(steps: Sequence[Step]) -> str:
+    """What was written before the last token that a person chose, and that token."""
+    place = max((place for place, step in enumerate(steps) if step.chosen), default=None)
+    if place is None:
+        return 'written, resumed = "", None'
+    before = [(step.token, step.wanted) for step in steps[:place]]
+    return f"""\
+# What was written before the token that was chosen: each token, and the target that was in force.
+written = {"".join(step.text for step in steps[:place])!a}
+resumed = Resumed(tuple(Written(*each) for each in {before}), then={steps[place].token})"""
 
 
 def _arguments(settings: RunSettings) -> str:

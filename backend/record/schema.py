@@ -25,7 +25,7 @@ from pydantic import (
 )
 
 from backend.settings import MAX_NEW_TOKENS, RunSettings
-from backend.steps import Finish, Logits, Reading, Reason, Step
+from backend.steps import Alternative, Finish, Logits, Reading, Reason, Step
 
 LIST_UP_TO = 32
 F16_LARGEST = 65504.0
@@ -34,6 +34,7 @@ MAX_DIMENSIONS = 3
 MAX_CONTEXT = 2**24
 MAX_SECONDS = 1e8
 MAX_LOGIT = 1e9
+MAX_ALTERNATIVES = 64
 # Nats: the logarithm of more tokens than a context or a vocabulary has; rounding may take an entropy below 0.
 MAX_ENTROPY, LEAST_ENTROPY = 100.0, -1e-2
 # Shares sum to 1; as float16 each may be a little larger.
@@ -203,6 +204,13 @@ class LogitsRecord(Record):
         return self
 
 
+class AlternativeRecord(Record):
+    token: Count
+    text: str
+    p: Probability
+    p_model: Probability
+
+
 class StepRecord(Record):
     index: Annotated[int, Field(ge=1, lt=2**53)]
     token: Count
@@ -225,6 +233,8 @@ class StepRecord(Record):
     thinking: bool = False
     looked: Shares | None = None
     source: tuple[str, ...] | None = None
+    alternatives: Annotated[tuple[AlternativeRecord, ...], Field(max_length=MAX_ALTERNATIVES)] | None = None
+    chosen: bool | None = None
 
     @model_validator(mode="after")
     def _models_own_is_whole(self) -> StepRecord:
@@ -250,6 +260,10 @@ class StepRecord(Record):
             "wanted": wanted,
             "logits": self.logits and Logits(**self.logits.fields()),
             "reading": self.reading and Reading(**self.reading.fields()),
+            "alternatives": None if self.alternatives is None else tuple(
+                Alternative(**each.fields()) for each in self.alternatives
+            ),
+            "chosen": bool(self.chosen),
         })
 
 

@@ -20,6 +20,7 @@ class FollowedRun:
     def __init__(self, settings: RunSettings, control: Control, resumed: Resumed, place: str) -> None:
         self.settings, self.control, self.place = settings, control, place
         self.written, self.seconds = [*resumed.written], resumed.seconds
+        self._begun = resumed
         self.moves: list[int] = []
         self._text, self._thought = "", 0
         self._since = time.monotonic() - resumed.seconds
@@ -42,8 +43,10 @@ class FollowedRun:
         self.moves.append(len(self.written))
 
     def goes_on(self) -> Resumed:
-        """What it goes on from now: the pause counts."""
-        return Resumed(tuple(self.written), time.monotonic() - self._since) if self.written else Resumed()
+        """What it goes on from now: the pause counts. A token that was chosen to follow is due until it is written."""
+        if len(self.written) == len(self._begun.written):
+            return replace(self._begun, seconds=time.monotonic() - self._since if self.written else 0.0)
+        return Resumed(tuple(self.written), time.monotonic() - self._since)
 
     def stopped(self) -> Finish:
         """Its end where it was stopped before it could be heard of."""

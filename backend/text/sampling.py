@@ -23,7 +23,8 @@ class Choice(NamedTuple):
 
     p, p_end: drawn with, after repetition penalty, decay, temperature, top-k and top-p. A greedy choice has no
     temperature: they are those of the distribution after repetition penalty and decay whose likeliest token it takes.
-    p_model, p_end_model, spread: the model's own, before all of these; spread is its entropy in nats.
+    p_model, p_end_model, spread: the model's own, before all of these; spread is its entropy in nats. likeliest: of the
+    model's own likeliest tokens each with p and p_model, as many as were asked for.
     """
 
     token: int
@@ -32,6 +33,7 @@ class Choice(NamedTuple):
     spread: float
     p_model: float
     p_end_model: float
+    likeliest: tuple[tuple[int, float, float], ...] = ()
 
 
 class Chooser:
@@ -48,10 +50,13 @@ class Chooser:
         self._aimed = method.processor(prompt, ends) if ends or not method.writes_end else None
         self._shaping = _shaping(settings, self._aimed, self.greedy)
 
-    def choose(self, logits: Tensor, read: list[int], goal: int | None, planned: int | None = None) -> Choice:
+    def choose(
+        self, logits: Tensor, read: list[int], goal: int | None, planned: int | None = None, others: int = 0
+    ) -> Choice:
         """logits [vocabulary] in float32, token ids read so far, goal in tokens (which the method's processor aims at).
 
-        planned: the token that was chosen before, to be described alone. FloatingPointError where the logits are not
+        planned: the token that was chosen otherwise, to be described alone; what is drawn after it is the same.
+        others: how many of the likeliest tokens are described beside it. FloatingPointError where the logits are not
         finite.
         """
         scores = logits.cpu()
@@ -61,9 +66,13 @@ class Chooser:
         spread = -torch.dot(p_own, own.clamp_min(-1e4))
         shaped = self._shaped(scores, read, goal)
         p = torch.softmax(shaped, -1)
+        if planned is not None:
+            self.skip(len(p))
         token = self._next(shaped, p) if planned is None else planned
         ending, ending_own = float(p[self.ends].sum()), float(p_own[self.ends].sum())
-        return Choice(token, float(p[token]), ending, float(spread), float(p_own[token]), ending_own)
+        best = p_own.topk(min(others, len(p_own))).indices if others else torch.empty(0, dtype=torch.long)
+        likeliest = tuple(zip(best.tolist(), p[best].tolist(), p_own[best].tolist(), strict=True))
+        return Choice(token, float(p[token]), ending, float(spread), float(p_own[token]), ending_own, likeliest)
 
     def skip(self, vocabulary: int) -> None:
         """Draws, of so many tokens, as for one that was chosen before."""

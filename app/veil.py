@@ -1,0 +1,47 @@
+"""A veil over the run that is shown, as long as the form asks for another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gradio as gr
+
+from app.buttons import QUIET
+from app.controls import Form
+from app.numbers import in_range
+from app.runs import Runs
+from backend.record.trace import Trace
+from backend.settings import RunSettings
+
+
+def build(form: Form, trace: gr.State, runs: Runs, place: str, first: Trace | None) -> None:
+    """Makes it where it is called. trace: of the run that is shown; first: what is shown before there is one."""
+    veiled = gr.Textbox(visible="hidden", elem_id="veiled")
+
+    def differs(request: gr.Request, made: Trace | None, *values: Any) -> str:
+        run = runs.of(request.session_hash, place)
+        shown = run.view.trace if run and run.view else made or first
+        try:
+            return "" if shown is None or same_run(form.settings(values), shown) else "veiled"
+        except ValueError:
+            return "veiled"
+
+    gr.on(
+        [trace.change, *[part.change for part in form.inputs]],
+        differs,
+        [trace, *form.inputs],
+        [veiled],
+        trigger_mode="always_last",
+        concurrency_limit=None,
+        js=f"(trace, ...values) => [trace, ...({in_range(form.inputs)})(...values)]",
+        **QUIET,
+    )
+    veiled.change(None, [veiled], None, js="(veiled) => window.LengthLab?.veil(veiled !== '')", **QUIET)
+
+
+def same_run(asked: RunSettings, shown: Trace) -> bool:
+    """Whether a run is what the settings ask for: a target that was moved meanwhile is the last one, and what is
+    watched is named on the charts."""
+    last = shown.steps[-1].wanted if shown.steps else None
+    free = {"watch"} | ({"target", "limit", "max_new_tokens"} if last == asked.goal and asked.steered else set())
+    return asked.model_dump(exclude=free) == shown.settings.model_dump(exclude=free)

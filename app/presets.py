@@ -30,38 +30,32 @@ class Preset:
         return FOLDER / (self.title.lower().replace("λ", "lambda").replace("×", "x").replace(" ", "-") + ".json.gz")
 
 
+LANDING = 8
+WATCH = Watch(layer=12)
 # The first is what the page opens on: an answer of the length asked for, which ends as one.
 PRESETS = (
     Preset(
         "60 tokens",
         "counts down to 60 tokens and ends a sentence there",
-        RunSettings(prompt=STORY, method="ldpe", target=60, landing=8, watch=Watch(layer=12)),
+        RunSettings(prompt=STORY, method="ldpe", target=60, landing=LANDING, watch=WATCH),
     ),
     Preset(
         "Λ window 48",
         "sees 48 tokens and 10 sinks",
-        RunSettings(prompt=SKY, window=48, sinks=10, max_new_tokens=160, watch=Watch(layer=12)),
+        RunSettings(prompt=SKY, window=48, sinks=10, max_new_tokens=160, watch=WATCH),
     ),
     Preset(
         "Dynamic × 4",
         "the middle compressed by four",
         RunSettings(
-            prompt=STORY, pic="dynamic", ratio=4, initial=4, recent=64, max_new_tokens=200, watch=Watch(layer=12)
+            prompt=STORY, pic="dynamic", ratio=4, initial=4, recent=64, max_new_tokens=200, watch=WATCH
         ),
     ),
 )
-
-
-LANDING = 8
-WATCH = Watch(layer=12)
 # What the page opens on: a length asked for in the prompt, and steered.
 OPENING = (
     Preset("asked", "asks for 60 tokens", RunSettings(prompt=STORY, method="prompted", target=60, watch=WATCH)),
-    Preset(
-        "steered",
-        "is steered to 60 tokens",
-        RunSettings(prompt=STORY, method="ldpe", target=60, landing=LANDING, watch=WATCH),
-    ),
+    PRESETS[0],
 )
 
 

@@ -16,6 +16,7 @@ from app.admission import Admission
 from app.api import described, endpoint
 from app.buttons import QUIET
 from app.presence import Presence
+from app.present import playable
 from app.results import route
 from app.runs import Runs
 from app.sessions import Sessions
@@ -38,9 +39,12 @@ COPIES = (600, 3600)  # Seconds between looks for Gradio's copies of exported an
 HEADER = """
 <header class="ll-header"><div><h1>Length Lab</h1>
 <p>Steer how long a language model writes and how far it reads, and watch inside.</p></div>
+<p class="ll-acts"><button type="button" class="ll-start" data-present aria-keyshortcuts="P"
+title="Full screen, for an audience: key P">Present</button>
 <button type="button" class="ll-theme" aria-label="Switch between light and dark">
 <svg viewBox="0 0 24 24" width="18" height="18" aria-hidden="true"><circle cx="12" cy="12" r="8" fill="none"
-stroke="currentColor" stroke-width="2"/><path d="M12 4a8 8 0 0 1 0 16z" fill="currentColor"/></svg></button></header>
+stroke="currentColor" stroke-width="2"/><path d="M12 4a8 8 0 0 1 0 16z" fill="currentColor"/></svg></button></p>
+</header>
 <div class="ll-lost" role="alert" hidden><p>The lab does not answer: what you entered and see stays here, and the page
 goes on by itself once it answers again.</p><button type="button">Save the text</button></div>"""
 THEME_SWITCH = """element.querySelector('.ll-theme').addEventListener('click', () =>
@@ -118,6 +122,7 @@ def build(
         gr.HTML(
             html_template=HEADER, js_on_load=THEME_SWITCH, head=live.HEAD, apply_default_css=False, elem_classes=["ll"]
         )
+        live.present(playable())
         with gr.Tabs() as tabs:
             with gr.Tab("Try it", id="try"):
                 tried = try_it.build(backend, runs, adapters)

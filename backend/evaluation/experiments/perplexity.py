@@ -144,11 +144,12 @@ def _figure(result: Result) -> Figure:
         f"Nats against position: {documents[0] if len(documents) == 1 else f'{len(documents)} texts'}",
         f"Mean over {POINT:,} tokens to a point (002 figure 3); truncation reads anew for each of its points",
         Axis("tokens read", log=True, ticks={POINT * 2**n: f"{2**n}k" for n in range(8)}),
-        Axis("nats of a token"),
+        Axis("surprise, in nats a token"),
         drawn,
         f"{len(seen)} policies; lines are cut off at {CEILING:g} nats.",
         ("policy", "read to", "least nats", "nats at the end"),
         [[curve.name, f"{curve.x[-1]:,}", f"{min(curve.y):.2f}", f"{curve.y[-1]:.2f}"] for curve in seen],
+        mark=(TRAINED, "trained to here"),
     )
 
 

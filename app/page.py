@@ -23,7 +23,7 @@ from app.sessions import Sessions
 from app.shares import Shares
 from app.stage import Stage
 from app.store import Store, Uploads
-from app.tabs import compare, generate, lessons, long_context, results, try_it
+from app.tabs import compare, evidence, generate, lessons, long_context, try_it
 from app.tabs.generate import Adapters
 from app.taking_up import Place, taking_up
 from app.visitors import Cookies
@@ -33,8 +33,10 @@ from backend.serving.local import LocalBackend
 
 TITLE = "Length Lab"
 DEEP_LINK = "/gradio_api/deep_link"
-# The button that runs what a tab asks for.
-GO = {try_it.PLACE: "#try-go", compare.PLACE: "#c-go", long_context.PLACE: "#l-go"}
+# The tab of a form, and the button that runs what it asks for.
+GO = {
+    try_it.PLACE: ("try", "#try-go"), compare.PLACE: ("compare", "#c-go"), long_context.PLACE: ("far", "#l-go"),
+}  # fmt: skip
 COPIES = (600, 3600)  # Seconds between looks for Gradio's copies of exported and opened files, and their greatest age.
 HEADER = """
 <header class="ll-header"><div><h1>Length Lab</h1>
@@ -50,7 +52,7 @@ goes on by itself once it answers again.</p><button type="button">Save the text<
 THEME_SWITCH = """element.querySelector('.ll-theme').addEventListener('click', () =>
   LengthLab.setTheme(document.body.classList.contains('dark') ? 'light' : 'dark'));
 LengthLab.keptTheme();
-LengthLab.tabs('generate');
+LengthLab.tabs('lab');
 element.querySelector('.ll-lost button').addEventListener('click', LengthLab.saveTexts);"""
 
 
@@ -128,17 +130,17 @@ def build(
                 tried = try_it.build(backend, runs, adapters)
             with gr.Tab("Lessons", id="lessons"):
                 lessons.build()
-            with gr.Tab("Generate", id="generate"):
-                parts = generate.build(backend, runs, adapters, store, demo.load)
-            try_it.leads_on(tried, parts.form, adapters, tabs)
             with gr.Tab("Compare", id="compare"):
                 compared, compares = compare.build(backend, runs, adapters, demo.load)
-            with gr.Tab("Long context", id="long"):
+            with gr.Tab("Read far", id="far"):
                 read, reads = long_context.build(lab, runs, demo.load)
-            with gr.Tab("Results", id="results") as opened:
-                results.build(opened)
+            with gr.Tab("Lab", id="lab"):
+                parts = generate.build(backend, runs, adapters, store, demo.load)
+            try_it.leads_on(tried, parts.form, adapters, tabs)
+            with gr.Tab("Evidence", id="evidence") as opened:
+                evidence.build(opened)
         forms = {try_it.PLACE: tried.form, compare.PLACE: compared, long_context.PLACE: read}
-        lessons.panel(tabs, {place: Stage(form, GO[place]) for place, form in forms.items()})
+        lessons.panel(tabs, {place: Stage(form, *GO[place]) for place, form in forms.items()})
         generated = endpoint(backend, runs, demo.unread)
         gr.api(generated, api_name="generate", api_description=described(generated), concurrency_id="model")
         written = completions.endpoint(backend, runs, demo.unread)

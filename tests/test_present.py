@@ -147,7 +147,7 @@ def test_a_p_in_a_text_is_a_letter(visit):  # noqa: F811
 
 
 def test_all_scenes_are_played_without_the_server(visit):  # noqa: F811
-    visitor = visit(query="?tab=try", reduced_motion="reduce")
+    visitor = visit(reduced_motion="reduce")
     page, asked = visitor.page, []
     page.wait_for_selector(READY, state="attached")
     page.wait_for_load_state("networkidle")

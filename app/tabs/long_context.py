@@ -1,4 +1,4 @@
-"""The Long context tab: a text read plainly, through a Λ window and under compression, measured side by side."""
+"""The Read far tab: a text read plainly, through a Λ window and under compression, measured side by side."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Results tab: the report that the backend writes of its results, with the figures of its cards. Files are read
+"""The Evidence tab: the report that the backend writes of its results, with the figures of its cards. Files are read
 when the tab is opened."""
 
 from __future__ import annotations

@@ -35,14 +35,14 @@ PAGE = STATIC / "page"
 # In this order: a part may use at once what those before it define.
 PARTS = (
     "loading", "palette", "stream", "drawing", "chart", "response", "clipboard", "figures", "choice", "waiting",
-    "runway", "lesson", "present", "base", "theme", "address", "tabs", "kept",
+    "runway", "lesson", "present", "measurements", "base", "theme", "address", "tabs", "kept",
 )
 # What the components and the page's events call.
 NAMES = (
     "chart", "stream", "deliver", "response", "figures", "answers", "choice", "inRange", "waits", "gone", "refused",
     "setTheme", "keptTheme", "share", "veil", "tabs", "keep", "keeps", "keptForms", "keepRun", "keptRun", "underWay",
     "saveTexts", "runway", "lesson", "runLesson", "asksFor",
-    "present",
+    "present", "measurements",
 )
 # The least target that the flag of a runway can be moved to.
 LEAST = 5
@@ -163,6 +163,17 @@ def present(scenes: Sequence[dict[str, Any]]) -> gr.HTML:
 <button type="button" data-act="again">Play again</button><button type="button" data-act="next">Next</button></nav>
 </dialog>"""
     return _html(template, "LengthLab.present(element, props)", "", "present", scenes=list(scenes))
+
+
+def measurements(named: Sequence[tuple[str, str]]) -> gr.HTML:
+    """A box that searches the measurements of the page, and links to them. named: their names and titles."""
+    links = "".join(f'<a href="#results-{escape(name)}">{escape(title)}</a>' for name, title in named)
+    template = f"""
+<section class="ll-search"><h2>All measurements</h2><p>Made by the commands that stand below each, not by this page; the
+papers used other models and other data.</p>
+<label>Search <input type="search" placeholder="perplexity, int4, prompts …" autocomplete="off"></label>
+<p role="status"></p><nav class="ll-contents" aria-label="Measurements">{links}</nav></section>"""
+    return _html(template, "LengthLab.measurements(element)", None, "measurements")
 
 
 def fill(**values: Any) -> str:

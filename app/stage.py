@@ -11,7 +11,7 @@ from backend.refused import Refused
 
 @dataclass(frozen=True)
 class Stage:
-    """boxes: the components of a tab's form, by name. tab: its name in an address. go: the button, as a CSS selector."""
+    """boxes: the components of a tab's form, by name. tab: its name in an address. go: a CSS selector of the button."""
 
     boxes: Mapping[str, Any]
     tab: str

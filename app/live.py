@@ -42,7 +42,7 @@ NAMES = (
     "chart", "stream", "deliver", "response", "figures", "answers", "choice", "inRange", "waits", "gone", "refused",
     "setTheme", "keptTheme", "share", "veil", "tabs", "keep", "keeps", "keptForms", "keepRun", "keptRun", "underWay",
     "saveTexts", "runway", "lesson", "runLesson", "asksFor",
-    "present", "measurements",
+    "present", "measurements", "presses",
 )
 # The least target that the flag of a runway can be moved to.
 LEAST = 5

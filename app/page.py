@@ -35,7 +35,7 @@ TITLE = "Length Lab"
 DEEP_LINK = "/gradio_api/deep_link"
 # The tab of a form, and the button that runs what it asks for.
 GO = {
-    try_it.PLACE: ("try", "#try-go"), compare.PLACE: ("compare", "#c-go"), long_context.PLACE: ("far", "#l-go"),
+    try_it.PLACE: ("try", "#try-go"), compare.PLACE: ("compare", "#c-go"), long_context.PLACE: ("far", long_context.GO),
 }  # fmt: skip
 COPIES = (600, 3600)  # Seconds between looks for Gradio's copies of exported and opened files, and their greatest age.
 HEADER = """

@@ -18,6 +18,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from app import __main__ as app
 from backend.evaluation.experiments import experiments
+from backend.evaluation.papers import PAPERS
 from backend.record.results import RESULTS
 
 LONG = 300_000
@@ -120,6 +121,7 @@ class Shown:
         self.reach = page.evaluate(REACH)
         self.order = page.evaluate("[...document.querySelectorAll('.ll-report h2')].map((h) => h.textContent.trim())")
         self.text = page.inner_text("#results-withdrawn")
+        self.log, self.head = page.inner_text("#results-log"), page.inner_text("#results-head")
         page.close()
 
     def rows(self, section: str, first: str, column: str = "") -> dict[str, dict[str, str]]:
@@ -185,6 +187,12 @@ def test_the_findings_are_those_of_the_tables(shown):
     assert f"({words.split(' (')[0]} times as many words)" in longer
 
 
+def test_the_log_of_what_did_not_work_is_there_and_papers_are_named(shown):
+    newest = (RESULTS / "LOG.md").read_text("utf-8").split("\n- ")[1].split(":")[0]
+    assert newest in shown.log
+    assert all(f"{number} is {paper.authors} ({paper.year})" in shown.head for number, paper in PAPERS.items())
+
+
 def test_what_is_missed_or_withdrawn_is_said(shown):
     short = {proof["theme"]: proof["facts"][2] for proof in shown.proofs}
     assert short["Limits"].startswith("Missed: ") and short["Longer writing"].startswith("Missed: ")
@@ -237,7 +245,7 @@ def test_headlines_come_first_and_what_is_withdrawn_last(shown):
     assert shown.order[:3] == [
         "Headlines", "Answers that have the length asked for and end well", "Long answers, PIC without training"
     ]  # fmt: skip
-    assert shown.order[-1] == "Withdrawn: being measured again"
+    assert shown.order[-2:] == ["Withdrawn: being measured again", "What did not work"]
 
 
 def test_each_withdrawn_table_says_so_and_shows_no_figure(shown):

@@ -26,16 +26,28 @@ def build(tab: gr.Tab) -> None:
 
 
 def _content() -> None:
-    found = sections(results.FOLDER, LINK)
+    found = [*sections(results.FOLDER, LINK), *_log()]
     _evidence(found)
     live.measurements([(section.name, section.title) for section in found])
-    _markdown("results-head", HEAD.partition("\n\n")[2].replace("(LOG.md)", f"({LINK}LOG.md)"))
+    head = HEAD.partition("\n\n")[2].replace("(LOG.md)", "(#results-log)")
+    _markdown("results-head", f"{head}\n\n{_papers()}")
     for section in found:
         with gr.Column(elem_classes=["ll-measured"]):
             _markdown(f"results-{section.name}", f"## {section.title}\n\n{section.text}")
             _figures(section)
     with gr.Accordion("What the papers publish", open=False):
         _markdown("results-published", results.published())
+
+
+def _log() -> Iterator[Section]:
+    """What did not work, as the log has it."""
+    if (log := results.FOLDER / "LOG.md").is_file():
+        yield Section("log", "What did not work", log.read_text("utf-8").partition("\n\n")[2])
+
+
+def _papers() -> str:
+    """What the numbers of papers stand for."""
+    return "Papers: " + "; ".join(f"{number} is {paper.cited}" for number, paper in PAPERS.items()) + "."
 
 
 def _evidence(found: Sequence[Section]) -> None:

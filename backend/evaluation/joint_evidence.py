@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from backend.evaluation.card import Axis, Curve, Evidence, Figure
@@ -75,21 +75,25 @@ def _limits(results: Mapping[str, Any]) -> Evidence:
 
 
 def _below(results: Mapping[str, Any]) -> Figure:
-    answers = [Answer(**row) for name in LIMITS for row in results[name]["answers"]]
-    groups = {"ends well": [one for one in answers if one.joint()], "does not": [a for a in answers if not a.joint()]}
-    most = max(one.target for one in answers)
-    curves = [
-        Curve(name, [one.target for one in group], [one.produced for one in group], "markers")
-        for name, group in groups.items()
-    ]
+    by_limit: dict[int, list[Answer]] = {}
+    for answer in (Answer(**row) for name in LIMITS for row in results[name]["answers"]):
+        by_limit.setdefault(answer.target, []).append(answer)
+    limits = sorted(by_limit)
+    kept = [_share(one.in_length for one in by_limit[limit]) for limit in limits]
+    ended = [_share(one.joint() for one in by_limit[limit]) for limit in limits]
     return Figure(
-        "Length by limit", "One point an answer; none lies above the line",
-        Axis("limit, tokens", zero=True), Axis("length, tokens", zero=True),
-        [Curve("the limit", [0, most], [0, most]), *curves],
-        f"{len(groups['ends well'])} of {len(answers)} answers end well.",
-        ("answers", "how many", "of all"),
-        [[name, len(group), percent(len(group) / len(answers))] for name, group in groups.items()],
+        "Answers by limit", "The gap is answers that stop amid a sentence",
+        Axis("limit, tokens", zero=True), Axis("% of answers", ends=(-3, 103)),
+        [Curve("below the limit", limits, kept, "lines+markers"), Curve("and ended", limits, ended, "lines+markers")],
+        "Answers of both methods together, a few dozen a limit.", ("limit", "answers", "% below it", "% and ended"),
+        [[at, len(by_limit[at]), round(one), round(two)] for at, one, two in zip(limits, kept, ended, strict=True)],
     )  # fmt: skip
+
+
+def _share(met: Iterable[bool]) -> float:
+    """Per cent of all."""
+    found = [*met]
+    return 100 * sum(found) / len(found)
 
 
 def _summary(result: Mapping[str, Any]) -> Any:

@@ -156,9 +156,9 @@ def lesson(lessons: Sequence[dict[str, Any]]) -> gr.HTML:
 def present(scenes: Sequence[dict[str, Any]]) -> gr.HTML:
     """The screen that plays scenes, over the whole page. scenes: as `app.present.playable` makes them."""
     template = """
-<dialog class="ll-present" aria-labelledby="present-title">
-<div class="ll-top"><p class="ll-place" role="status"></p><button type="button" data-act="close">Close</button></div>
-<h2 id="present-title" tabindex="-1"></h2><div class="ll-scene"></div><p class="ll-look"></p>
+<dialog class="ll-present" aria-labelledby="present-title" tabindex="-1">
+<div class="ll-top"><p class="ll-place"></p><button type="button" data-act="close">Close</button></div>
+<h2 id="present-title" aria-live="polite"></h2><div class="ll-scene"></div><p class="ll-look"></p>
 <nav aria-label="Scenes"><button type="button" data-act="previous">Previous</button>
 <button type="button" data-act="again">Play again</button><button type="button" data-act="next">Next</button></nav>
 </dialog>"""

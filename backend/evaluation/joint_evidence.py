@@ -81,11 +81,13 @@ def _below(results: Mapping[str, Any]) -> Figure:
     limits = sorted(by_limit)
     kept = [_share(one.in_length for one in by_limit[limit]) for limit in limits]
     ended = [_share(one.joint() for one in by_limit[limit]) for limit in limits]
+    fewest = min(map(len, by_limit.values()))
     return Figure(
         "Answers by limit", "The gap is answers that stop amid a sentence",
         Axis("limit, tokens", zero=True), Axis("% of answers", ends=(-3, 103)),
         [Curve("below the limit", limits, kept, "lines+markers"), Curve("and ended", limits, ended, "lines+markers")],
-        "Answers of both methods together, a few dozen a limit.", ("limit", "answers", "% below it", "% and ended"),
+        f"{fewest} answers or more a limit, of both methods together.",
+        ("limit", "answers", "% below it", "% and ended"),
         [[at, len(by_limit[at]), round(one), round(two)] for at, one, two in zip(limits, kept, ended, strict=True)],
     )  # fmt: skip
 

@@ -18,7 +18,7 @@ function present(element, props) {
     part("next").disabled = at === props.scenes.length - 1;
     root.dataset.scene = scene.name;
     root.scrollTop = 0;
-    root.querySelector("h2").focus();
+    root.focus();
     play();
   }
   function play() {
@@ -69,7 +69,10 @@ function present(element, props) {
         return row;
       }));
       // What was written last is seen, also where a longer caption left the text less room.
-      for (const words of spoken.querySelectorAll("p")) words.scrollTop = words.scrollHeight;
+      for (const words of spoken.querySelectorAll("p")) {
+        words.scrollTop = words.scrollHeight;
+        words.classList.toggle("ll-begun-above", words.scrollTop > 0);
+      }
     }
     return [picture, Math.min(LONGEST, 1000 * seconds)];
   }

@@ -35,13 +35,14 @@ PAGE = STATIC / "page"
 # In this order: a part may use at once what those before it define.
 PARTS = (
     "loading", "palette", "stream", "drawing", "chart", "response", "clipboard", "figures", "choice", "waiting",
-    "runway", "lesson", "base", "theme", "address", "tabs", "kept",
+    "runway", "lesson", "present", "measurements", "base", "theme", "address", "tabs", "kept",
 )
 # What the components and the page's events call.
 NAMES = (
     "chart", "stream", "deliver", "response", "figures", "answers", "choice", "inRange", "waits", "gone", "refused",
     "setTheme", "keptTheme", "share", "veil", "tabs", "keep", "keeps", "keptForms", "keepRun", "keptRun", "underWay",
     "saveTexts", "runway", "lesson", "runLesson", "asksFor",
+    "present", "measurements", "presses",
 )
 # The least target that the flag of a runway can be moved to.
 LEAST = 5
@@ -154,6 +155,29 @@ def lesson(lessons: Sequence[dict[str, Any]]) -> gr.HTML:
 <div class="ll-steps"></div></aside>"""
     script = "LengthLab.lesson(element, props, trigger) // 'input'"
     return _html(template, script, "", "lesson", lessons=list(lessons))
+
+
+def present(scenes: Sequence[dict[str, Any]]) -> gr.HTML:
+    """The screen that plays scenes, over the whole page. scenes: as `app.present.playable` makes them."""
+    template = """
+<dialog class="ll-present" aria-labelledby="present-title" tabindex="-1">
+<div class="ll-top"><p class="ll-place"></p><button type="button" data-act="close">Close</button></div>
+<h2 id="present-title" aria-live="polite"></h2><div class="ll-scene"></div><p class="ll-look"></p>
+<nav aria-label="Scenes"><button type="button" data-act="previous">Previous</button>
+<button type="button" data-act="again">Play again</button><button type="button" data-act="next">Next</button></nav>
+</dialog>"""
+    return _html(template, "LengthLab.present(element, props)", "", "present", scenes=list(scenes))
+
+
+def measurements(named: Sequence[tuple[str, str]]) -> gr.HTML:
+    """A box that searches the measurements of the page, and links to them. named: their names and titles."""
+    links = "".join(f'<a href="#results-{escape(name)}">{escape(title)}</a>' for name, title in named)
+    template = f"""
+<section class="ll-search"><h2>All measurements</h2><p>Made by the commands that stand below each, not by this page; the
+papers used other models and other data.</p>
+<label>Search <input type="search" placeholder="perplexity, int4, prompts …" autocomplete="off"></label>
+<p role="status"></p><nav class="ll-contents" aria-label="Measurements">{links}</nav></section>"""
+    return _html(template, "LengthLab.measurements(element)", None, "measurements")
 
 
 def fill(**values: Any) -> str:

@@ -18,13 +18,14 @@ from app.buttons import QUIET
 from app.classroom import joining, screen
 from app.classroom.room import Room
 from app.presence import Presence
+from app.present import playable
 from app.results import route
 from app.runs import Runs
 from app.sessions import Sessions
 from app.shares import Shares
 from app.stage import Stage
 from app.store import Store, Uploads
-from app.tabs import compare, generate, lessons, long_context, results, try_it
+from app.tabs import compare, evidence, generate, lessons, long_context, try_it
 from app.tabs.generate import Adapters
 from app.taking_up import Place, taking_up
 from app.visitors import Cookies
@@ -34,21 +35,26 @@ from backend.serving.local import LocalBackend
 
 TITLE = "Length Lab"
 DEEP_LINK = "/gradio_api/deep_link"
-# The button that runs what a tab asks for.
-GO = {try_it.PLACE: "#try-go", compare.PLACE: "#c-go", long_context.PLACE: "#l-go"}
+# The tab of a form, and the button that runs what it asks for.
+GO = {
+    try_it.PLACE: ("try", "#try-go"), compare.PLACE: ("compare", "#c-go"), long_context.PLACE: ("far", long_context.GO),
+}  # fmt: skip
 COPIES = (600, 3600)  # Seconds between looks for Gradio's copies of exported and opened files, and their greatest age.
 HEADER = """
 <header class="ll-header"><div><h1>Length Lab</h1>
 <p>Steer how long a language model writes and how far it reads, and watch inside.</p></div>
+<p class="ll-acts"><button type="button" class="ll-start" data-present aria-keyshortcuts="P"
+title="Full screen, for an audience: key P">Present</button>
 <button type="button" class="ll-theme" aria-label="Switch between light and dark">
 <svg viewBox="0 0 24 24" width="18" height="18" aria-hidden="true"><circle cx="12" cy="12" r="8" fill="none"
-stroke="currentColor" stroke-width="2"/><path d="M12 4a8 8 0 0 1 0 16z" fill="currentColor"/></svg></button></header>
+stroke="currentColor" stroke-width="2"/><path d="M12 4a8 8 0 0 1 0 16z" fill="currentColor"/></svg></button></p>
+</header>
 <div class="ll-lost" role="alert" hidden><p>The lab does not answer: what you entered and see stays here, and the page
 goes on by itself once it answers again.</p><button type="button">Save the text</button></div>"""
 THEME_SWITCH = """element.querySelector('.ll-theme').addEventListener('click', () =>
   LengthLab.setTheme(document.body.classList.contains('dark') ? 'light' : 'dark'));
 LengthLab.keptTheme();
-LengthLab.tabs('generate');
+LengthLab.tabs('lab');
 element.querySelector('.ll-lost button').addEventListener('click', LengthLab.saveTexts);"""
 
 
@@ -124,6 +130,7 @@ def build(
         gr.HTML(
             html_template=HEADER, js_on_load=THEME_SWITCH, head=live.HEAD, apply_default_css=False, elem_classes=["ll"]
         )
+        live.present(playable())
         if room:
             joining.build(room, demo.load)
         with gr.Tabs() as tabs:
@@ -131,17 +138,17 @@ def build(
                 tried = try_it.build(backend, runs, adapters)
             with gr.Tab("Lessons", id="lessons"):
                 lessons.build()
-            with gr.Tab("Generate", id="generate"):
-                parts = generate.build(backend, runs, adapters, store, demo.load)
-            try_it.leads_on(tried, parts.form, adapters, tabs)
             with gr.Tab("Compare", id="compare"):
                 compared, compares = compare.build(backend, runs, adapters, demo.load)
-            with gr.Tab("Long context", id="long"):
+            with gr.Tab("Read far", id="far"):
                 read, reads = long_context.build(lab, runs, demo.load)
-            with gr.Tab("Results", id="results") as opened:
-                results.build(opened)
+            with gr.Tab("Lab", id="lab"):
+                parts = generate.build(backend, runs, adapters, store, demo.load)
+            try_it.leads_on(tried, parts.form, adapters, tabs)
+            with gr.Tab("Evidence", id="evidence") as opened:
+                evidence.build(opened)
         forms = {try_it.PLACE: tried.form, compare.PLACE: compared, long_context.PLACE: read}
-        stages = {place: Stage(form, GO[place]) for place, form in forms.items()}
+        stages = {place: Stage(form, *GO[place]) for place, form in forms.items()}
         lessons.panel(tabs, stages, *([room.predicts] if room else []))
         generated = endpoint(backend, runs, demo.unread)
         gr.api(generated, api_name="generate", api_description=described(generated), concurrency_id="model")

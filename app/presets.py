@@ -1,14 +1,19 @@
 """Recorded runs that paint before the model is loaded.
 
-`python -m app.presets` records them anew from the embedded model, into assets/presets/.
+`python -m app.presets` records them anew from the embedded model, into assets/presets/; with names, those alone.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+from app.scenes import scenes
+from backend.inference.control import Control
 from backend.record.trace import Trace
 from backend.settings import RunSettings, Watch
 
@@ -19,49 +24,64 @@ STORY = "Write a short story about a lighthouse keeper who collects clouds."
 
 @dataclass(frozen=True)
 class Preset:
-    """A recorded run with a name. file: its trace, gzipped JSON."""
+    """A recorded run with a name. moves: other targets, by how many tokens were written before. file: its trace,
+    gzipped JSON."""
 
     title: str
     words: str
     settings: RunSettings
+    moves: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Of its file."""
+        return self.title.lower().replace("λ", "lambda").replace("×", "x").replace(" ", "-")
 
     @property
     def file(self) -> Path:
-        return FOLDER / (self.title.lower().replace("λ", "lambda").replace("×", "x").replace(" ", "-") + ".json.gz")
+        return file_of(self.name)
+
+    def record(self, lab: Any) -> Trace:
+        """The run, written now."""
+        trace, control = Trace(self.settings, asdict(lab.capabilities())), Control()
+        for event in lab.stream(self.settings, control):
+            trace.append(event)
+            if goal := self.moves.get(len(trace.steps)):
+                control.retarget(goal)
+        return trace
 
 
+def file_of(name: str) -> Path:
+    """The file of a recorded run."""
+    return FOLDER / f"{name}.json.gz"
+
+
+LANDING = 8
+WATCH = Watch(layer=12)
 # The first is what the page opens on: an answer of the length asked for, which ends as one.
 PRESETS = (
     Preset(
         "60 tokens",
         "counts down to 60 tokens and ends a sentence there",
-        RunSettings(prompt=STORY, method="ldpe", target=60, landing=8, watch=Watch(layer=12)),
+        RunSettings(prompt=STORY, method="ldpe", target=60, landing=LANDING, watch=WATCH),
     ),
     Preset(
         "Λ window 48",
         "sees 48 tokens and 10 sinks",
-        RunSettings(prompt=SKY, window=48, sinks=10, max_new_tokens=160, watch=Watch(layer=12)),
+        RunSettings(prompt=SKY, window=48, sinks=10, max_new_tokens=160, watch=WATCH),
     ),
     Preset(
         "Dynamic × 4",
         "the middle compressed by four",
         RunSettings(
-            prompt=STORY, pic="dynamic", ratio=4, initial=4, recent=64, max_new_tokens=200, watch=Watch(layer=12)
+            prompt=STORY, pic="dynamic", ratio=4, initial=4, recent=64, max_new_tokens=200, watch=WATCH
         ),
     ),
 )
-
-
-LANDING = 8
-WATCH = Watch(layer=12)
 # What the page opens on: a length asked for in the prompt, and steered.
 OPENING = (
     Preset("asked", "asks for 60 tokens", RunSettings(prompt=STORY, method="prompted", target=60, watch=WATCH)),
-    Preset(
-        "steered",
-        "is steered to 60 tokens",
-        RunSettings(prompt=STORY, method="ldpe", target=60, landing=LANDING, watch=WATCH),
-    ),
+    PRESETS[0],
 )
 
 
@@ -77,17 +97,24 @@ def recorded() -> dict[str, Trace]:
     return {preset.title: Trace.load(preset.file) for preset in PRESETS if preset.file.exists()}
 
 
+def of_scenes() -> Iterator[Preset]:
+    """The runs that scenes alone show."""
+    for scene in scenes().values():
+        for lane in scene.lanes:
+            if lane.settings:
+                yield Preset(lane.run, scene.title, lane.settings, lane.moves)
+
+
 def main() -> None:
     from backend import Lab
 
-    lab = Lab()
+    lab, asked = Lab(), sys.argv[1:]
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for preset in (*OPENING, *PRESETS):
-        trace = Trace(preset.settings, asdict(lab.capabilities()))
-        for event in lab.stream(preset.settings):
-            trace.append(event)
-        trace.save(preset.file)
-        print(f"{preset.file.name}: {len(trace.steps)} tokens, {preset.file.stat().st_size / 1024:.0f} KiB")
+    for preset in (OPENING[0], *PRESETS, *of_scenes()):
+        if not asked or preset.name in asked:
+            trace = preset.record(lab)
+            trace.save(preset.file)
+            print(f"{preset.file.name}: {len(trace.steps)} tokens, {preset.file.stat().st_size / 1024:.0f} KiB")
 
 
 if __name__ == "__main__":

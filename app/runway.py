@@ -29,8 +29,8 @@ def encode(runs: Sequence[RunSeries], frame: int = 0) -> str:
             "lands": runs[-1].settings.lands,
             "unit": runs[-1].settings.goal_unit,
             "target": _target(runs[-1]),
-            "span": _span(runs),
-            "lanes": [_lane(run) for run in runs],
+            "span": span(runs),
+            "lanes": [lane(run) for run in runs],
         }
     ).decode()
 
@@ -63,7 +63,8 @@ def sentence_ends(run: RunSeries) -> list[int]:
     return found
 
 
-def _lane(run: RunSeries) -> dict[str, Any]:
+def lane(run: RunSeries) -> dict[str, Any]:
+    """A run as far as it has come."""
     # The first chance is of an answer without a token, the last one of that which was written.
     chances = list(zip([0, *run.produced], run.p_eos, strict=False))
     state, words = ending(run.finish, run.settings) if run.finish else ("busy", "")
@@ -98,10 +99,11 @@ def _target(run: RunSeries) -> int:
     return moved or run.settings.goal
 
 
-def _span(runs: Sequence[RunSeries]) -> float:
+def span(runs: Sequence[RunSeries]) -> float:
+    """How long the runway is, in the unit of the target of the last run."""
     furthest = max(run.produced[-1] if len(run) else 0 for run in runs)
     target = _target(runs[-1])
-    span = SPAN * target
-    while span < furthest:
-        span += target / 2
-    return span
+    length = SPAN * target
+    while length < furthest:
+        length += target / 2
+    return length

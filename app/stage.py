@@ -11,9 +11,10 @@ from backend.refused import Refused
 
 @dataclass(frozen=True)
 class Stage:
-    """boxes: the components of a tab's form, by name. go: the button, as a CSS selector."""
+    """boxes: the components of a tab's form, by name. tab: its name in an address. go: a CSS selector of the button."""
 
     boxes: Mapping[str, Any]
+    tab: str
     go: str
 
     def values(self, chosen: Mapping[str, Any]) -> list[Any]:

@@ -160,7 +160,7 @@ class RunSettings(BaseModel):
         if len(prompt) > MAX_PROMPT_CHARS:
             raise ValueError(
                 f"the prompt has {len(prompt):,} characters, more than {MAX_PROMPT_CHARS:,}: shorten it, "
-                "or use the Long context tab"
+                "or use the Read far tab"
             )
         if any(0xD800 <= ord(c) <= 0xDFFF for c in prompt):
             raise ValueError("the prompt is not valid Unicode text (it holds half a surrogate pair): paste it again")

@@ -26,15 +26,15 @@ def test_back_and_forward_go_through_the_tabs_that_were_chosen(visit):  # noqa: 
     for name in CHARTS:
         visitor.settles(name)
     choose(page, "compare")
-    choose(page, "long")
+    choose(page, "far")
     page.go_back()
     chosen(page, "compare")
     page.go_back()
-    chosen(page, "generate")
+    chosen(page, "lab")
     assert page.url == first and page.evaluate(LOST) == []
     page.go_forward()
     page.go_forward()
-    chosen(page, "long")
+    chosen(page, "far")
 
 
 @pytest.mark.ui
@@ -52,22 +52,31 @@ def test_every_tab_can_be_linked_to(visit):  # noqa: F811
         linked.close()
 
 
+@pytest.mark.parametrize(("former", "name"), [("generate", "lab"), ("long", "far"), ("results", "evidence")])
+def test_a_former_address_opens_its_tab(visit, former, name):  # noqa: F811
+    page = visit(query=f"?tab={former}", opens=name).page
+    chosen(page, name)
+    page.reload()
+    chosen(page, name)
+    assert page.url.endswith(f"?tab={former}")
+
+
 @pytest.mark.parametrize("query", [link(target=40), link(target=40, tab="nonsense")])
 def test_a_link_with_settings_opens_their_tab(visit, query):  # noqa: F811
-    page = visit(query=query, opens="generate").page
-    chosen(page, "generate")
+    page = visit(query=query, opens="lab").page
+    chosen(page, "lab")
     expect(page.locator("#target input[type=number]")).to_have_value("40")
 
 
 def test_tabs_in_the_menu_of_a_narrow_page_have_addresses_too(visit):  # noqa: F811
     page = visit(viewport={"width": 390, "height": 844}).page
     page.click("[aria-label='More tabs']")
-    page.click(".overflow-dropdown button:text-is('Results')")
-    chosen(page, "results")
-    page.wait_for_url(re.compile("tab=results"))
+    page.click(".overflow-dropdown button:text-is('Evidence')")
+    chosen(page, "evidence")
+    page.wait_for_url(re.compile("tab=evidence"))
     page.go_back()
-    chosen(page, "generate")
+    chosen(page, "lab")
     page.go_forward()
-    chosen(page, "results")
+    chosen(page, "evidence")
     page.reload()
-    chosen(page, "results")
+    chosen(page, "evidence")

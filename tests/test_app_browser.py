@@ -72,7 +72,7 @@ def address(demo) -> Iterator[str]:
 
 def generating(query: str = "") -> str:
     """A query that opens the tab of all settings where it names no other."""
-    return query if "tab=" in query else f"{query}{'&' if query else '?'}tab=generate"
+    return query if "tab=" in query else f"{query}{'&' if query else '?'}tab=lab"
 
 
 class Visitor:
@@ -112,7 +112,7 @@ class Visitor:
             self.page.clock.install()
         assert self.page.goto(address + generating(query), wait_until="load").ok
         tab = opens or parse_qs(generating(query).lstrip("?"))["tab"][0]
-        if tab != "generate":
+        if tab != "lab":
             self.page.wait_for_selector(f"[role=tab][data-tab-id={tab}][aria-selected=true]")
             return
         if late:
@@ -549,7 +549,7 @@ def test_a_link_that_names_a_model_tells_of_that_model(visit, address):
 
 
 @pytest.mark.ui
-@pytest.mark.parametrize(("tab", "prefix", "figures"), [("Compare", "c", "compare"), ("Long context", "l", "long")])
+@pytest.mark.parametrize(("tab", "prefix", "figures"), [("Compare", "c", "compare"), ("Read far", "l", "long")])
 def test_a_tab_has_a_model_of_its_own(visit, tab, prefix, figures):
     visitor = visit()
     page = visitor.page
@@ -741,7 +741,7 @@ def test_no_tab_is_wider_than_the_screen(visit, width, theme):
     visitor = visit(query=f"?__theme={theme}", viewport={"width": width, "height": 844})
     page = visitor.page
     assert page.evaluate("document.body.classList.contains('dark')") == (theme == "dark")
-    for tab in ("Compare", "Long context", "Lessons", "Generate"):
+    for tab in ("Compare", "Read far", "Lessons", "Lab"):
         shown = page.get_by_role("tab", name=tab)
         if not shown.is_visible():
             page.locator(".overflow-menu button").first.click()
@@ -808,7 +808,7 @@ def test_comparison_runs_every_setting_on_shared_axes(visit):
 def test_a_long_text_is_read_in_every_way_that_is_ticked(visit):
     visitor = visit()
     page = visitor.page
-    page.get_by_role("tab", name="Long context").click()
+    page.get_by_role("tab", name="Read far").click()
     page.wait_for_selector("#chart-l-loglikelihood .main-svg")
     page.locator("#l-length input").click()
     page.get_by_role("option", name="1,024 tokens").click()
@@ -833,7 +833,7 @@ def test_a_long_text_is_read_in_every_way_that_is_ticked(visit):
 def test_a_number_hidden_in_a_text_is_told_by_who_sees_it(visit):
     visitor = visit()
     page = visitor.page
-    page.get_by_role("tab", name="Long context").click()
+    page.get_by_role("tab", name="Read far").click()
     page.wait_for_selector("#chart-l-loglikelihood .main-svg")
     page.locator("#l-length input").click()
     page.get_by_role("option", name="512 tokens").click()

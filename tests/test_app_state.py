@@ -469,7 +469,7 @@ def test_what_dynamic_compression_leaves_alone_is_as_trained_on_the_chosen_model
 def read_long(
     models: Sequence[str], ways: Sequence[str], *on: str | int, then: str = plans.NOTHING, part: str = "long"
 ) -> dict:
-    """What the Long context tab says at last of 600 tokens read in these ways on a model, precision, layer and head.
+    """What the Read far tab says at last of 600 tokens read in these ways on a model, precision, layer and head.
 
     then: what is done after each reading; part: of the last frame.
     """

@@ -566,7 +566,7 @@ def test_the_page_shows_where_a_model_looks_in_its_source(folder, browser):
     page.on("pageerror", lambda error: wrongs.append(str(error)))
     try:
         asked = urlencode({"prompt": "a small tool", "model": name, "method": "none", "max_new_tokens": 20})
-        page.goto(f"{app.serve(demo)}?tab=generate&{asked}")
+        page.goto(f"{app.serve(demo)}?tab=lab&{asked}")
         page.wait_for_selector("#chart-length .ll-plot .xtick")
         # A model without an encoder has no source to look at.
         assert page.locator(chart).count() == 1 and not page.locator(chart).is_visible()

@@ -12,7 +12,7 @@ import gradio as gr
 import pytest
 
 from app import charts, results
-from app.tabs import results as tab
+from app.tabs import evidence as tab
 from backend.__main__ import main
 from backend.evaluation import experiments as package
 from backend.evaluation import report

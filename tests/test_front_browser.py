@@ -103,7 +103,7 @@ def test_what_another_sites_page_posts_is_refused(page, address, other, path, ki
 def test_another_site_frames_the_lab_only_where_it_may(page, address, framed, other):
     for lab, may in ((address, False), (framed, True)):
         page.goto(other)
-        page.evaluate(FRAME, f"{lab}/?tab=generate")
+        page.evaluate(FRAME, f"{lab}/?tab=lab")
         inside = page.frames[1]
         if may:
             expect(inside.locator("#go")).to_be_enabled(timeout=PATIENCE)
@@ -118,7 +118,7 @@ def test_the_own_page_works_under_its_policy(page, address):
     page.on("console", lambda message: message.type in ("error", "warning") and wrongs.append(message.text))
     page.on("pageerror", lambda error: wrongs.append(str(error)))
     page.on("request", lambda request: asked.append(request.url))
-    page.goto(f"{address}/?tab=generate")
+    page.goto(f"{address}/?tab=lab")
     expect(page.locator("#go")).to_be_enabled(timeout=PATIENCE)
     page.fill("#cap input", "8")
     page.click("#go")
@@ -126,7 +126,7 @@ def test_the_own_page_works_under_its_policy(page, address):
     with page.expect_download() as saved:
         page.click("#export-json")
     page.set_input_files("#load input[type=file], input[type=file]", saved.value.path())
-    for tab in ("Compare", "Long context", "Results", "Lessons", "Try it"):
+    for tab in ("Compare", "Read far", "Evidence", "Lessons", "Try it"):
         page.get_by_role("tab", name=tab).click()
         page.wait_for_timeout(500)
     refused = [wrong for wrong in wrongs if "Content Security Policy" in wrong or "Refused" in wrong]

@@ -27,7 +27,7 @@ from backend.record.trace import Trace
 SHARES = Shares(closed_seconds=40)
 # Of a tab: the button that writes, and the texts written.
 WRITES = {
-    "generate": ("#go", ["run"]), "try": ("#try-go", ["try-asked", "try-steered"]), "compare": ("#c-go", ["c-a", "c-b"])
+    "lab": ("#go", ["run"]), "try": ("#try-go", ["try-asked", "try-steered"]), "compare": ("#c-go", ["c-a", "c-b"])
 }  # fmt: skip
 PAST = [PastRun("run 1, none", "tokens", 9, 9, None)]
 
@@ -63,7 +63,7 @@ def test_every_form_is_there_after_a_reload(visit):  # noqa: F811
     page.click("[data-tab-id=compare]")
     prompt(page, "c-prompt").fill("Compare this.")
     page.locator("#c-count input[value='4']").check()
-    page.click("[data-tab-id=long]")
+    page.click("[data-tab-id=far]")
     page.get_by_label("My own text").check()
     prompt(page, "l-own").fill("A text of mine.")
     saved(page, "generate", "77")
@@ -75,7 +75,7 @@ def test_every_form_is_there_after_a_reload(visit):  # noqa: F811
     page.click("[data-tab-id=compare]")
     expect(prompt(page, "c-prompt")).to_have_value("Compare this.")
     expect(page.locator(".ll-slot-d")).to_be_visible()
-    page.click("[data-tab-id=generate]")
+    page.click("[data-tab-id=lab]")
     expect(prompt(page)).to_have_value("What is “kept”, and לא?")
     expect(page.locator("#temperature input[type=number]")).to_have_value("0.4")
     expect(page.locator("#window input[type=number]")).to_have_value("77")
@@ -211,7 +211,7 @@ def shows(page: Page, texts: list[str], tokens: int) -> None:
         page.wait_for_selector(f'#text-{name} .ll-response[data-tokens="{tokens}"]')
 
 
-@pytest.mark.parametrize("tab", ["generate", "try", pytest.param("compare", marks=pytest.mark.ui)])
+@pytest.mark.parametrize("tab", ["lab", "try", pytest.param("compare", marks=pytest.mark.ui)])
 def test_a_run_goes_on_after_its_connection_was_cut(browser, demo, address, held, runs, tab):  # noqa: F811
     with cable(demo.server_port) as between:
         visitor = Visitor(browser, between.address, query=f"?tab={tab}")

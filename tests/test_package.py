@@ -42,12 +42,14 @@ def test_the_command_starts_the_app(installed):
 
 def test_the_app_finds_its_files_beside_it(installed):
     program = (
-        "import app.live, app.presets, backend.models.adapters as adapters, backend.models.pool as pool; "
+        "import app.live, app.lessons, app.present, app.presets, app.scenes; "
+        "import backend.models.adapters as adapters, backend.models.pool as pool; "
         "print(adapters.available('embedded')['ldpe'], pool.allowed()[0], app.presets.FOLDER.is_dir(), "
-        "len(app.live.page_head()) > 0, (app.live.STATIC / 'style.css').is_file(), app.__file__)"
+        "len(app.live.page_head()) > 0, (app.live.STATIC / 'style.css').is_file(), "
+        "len(app.lessons.lessons()) > 0, len(app.present.playable()) == len(app.scenes.scenes()) > 0, app.__file__)"
     )
     *found, place = ran(installed, sys.executable, "-c", program).split()
-    assert found == ["None", "embedded", "True", "True", "True"] and Path(place).is_relative_to(installed)
+    assert found == ["None", "embedded", *["True"] * 5] and Path(place).is_relative_to(installed)
 
 
 def test_without_make_a_change_of_the_requirements_asks_for_another_installation(tmp_path):

@@ -91,7 +91,7 @@ def test_each_paragraph_of_an_answer_runs_in_its_own_direction(visit, names):
     page.wait_for_selector("#c-go:not([disabled])")
     for name in "abc":
         check(visitor, f"#text-c-{name} .ll-text")
-    page.get_by_role("tab", name="Long context").click()
+    page.get_by_role("tab", name="Read far").click()
     page.evaluate("(text) => LengthLab.deliver('l-answers', [['Plain', text, 'Recalled']])", ANSWER)
     check(visitor, "#answers-l-answers dd")
 
@@ -133,15 +133,15 @@ def test_arrow_keys_walk_as_the_letters_run(visit, names):
 @pytest.mark.parametrize(
     ("tab", "box"),
     [
-        ("Generate", "#prompt"),
+        ("Lab", "#prompt"),
         pytest.param("Compare", "#c-prompt", marks=pytest.mark.ui),
-        pytest.param("Long context", "#l-own", marks=pytest.mark.ui),
+        pytest.param("Read far", "#l-own", marks=pytest.mark.ui),
     ],
 )
 def test_what_is_typed_begins_at_the_side_from_which_it_runs(visit, tab, box):
     page = visit().page
     page.get_by_role("tab", name=tab, exact=True).click()
-    if tab == "Long context":
+    if tab == "Read far":
         page.get_by_label("My own text").click()
     for words, leftward in TYPED.items():
         page.fill(f"{box} textarea", words)

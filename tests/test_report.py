@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from app import results
+from backend.evaluation.experiments import experiments
 from backend.evaluation.experiments.joint_rate import beside
+from backend.evaluation.papers import PAPERS
 from backend.evaluation.report import sections, text
 from backend.record.results import RESULTS
 from backend.text.lists import whole_list
@@ -37,6 +39,32 @@ def test_a_damaged_file_is_named_and_the_rest_is_shown(tmp_path):
     (tmp_path / "perplexity.json").write_text("{")
     found = {section.name: section.text for section in sections(tmp_path)}
     assert "cannot be read" in found["perplexity"] and "Not measured yet" in found["joint_rate"]
+
+
+def test_five_pieces_of_evidence_have_each_a_place_and_a_paper_of_their_own():
+    found = sorted(each for section in sections() if section.card for each in section.card.evidence)
+    assert [each.order for each in found] == [1, 2, 3, 4, 5]
+    assert all(each.paper in PAPERS and each.short and each.figure.curves for each in found)
+    assert not {section.name for section in sections()} & {each.name for each in experiments if each.withdrawn}
+
+
+@pytest.mark.parametrize(
+    ("theme", "figures"),
+    [
+        ("Length met and ended", ("< 3", "2.8", "2.4")), ("Far reading", ("1,672", "5.98", "NaN", "4.18")),
+        ("Speed", ("3.16", "2.72")),
+    ],
+)  # fmt: skip
+def test_the_papers_figures_are_those_that_are_kept_of_them(theme, figures):
+    shown = [each for section in sections() if section.card for each in section.card.evidence]
+    found = next(each for each in shown if each.theme == theme)
+    kept = (RESULTS.parent / "published" / f"{found.paper}.json").read_text("utf-8")
+    said = {"< 3": "below 3", "NaN": "no number"}
+    assert all(figure in kept and said.get(figure, figure) in found.published for figure in figures)
+
+
+def test_a_result_that_is_not_there_gives_no_evidence(tmp_path):
+    assert not [section for section in sections(tmp_path) if section.card and section.card.evidence]
 
 
 def half(words: list[int], ended: list[bool]) -> float | None:

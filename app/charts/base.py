@@ -36,7 +36,7 @@ class LiveChart(ABC):
     name: a word for its element on the page and for saved files. title: its heading. tabs: where it is shown, with the
     hint under the heading there. order: its place among the charts of a tab. period: seconds that pass between two
     drawings of a run that is written, at least. preview: whether it shows settings before anything
-    runs; not on Long context. seldom: whether it is out of sight while it has nothing to show.
+    runs; not on Read far. seldom: whether it is out of sight while it has nothing to show.
     """
 
     name: ClassVar[str]

@@ -1,4 +1,4 @@
-"""The Generate tab: one run, streamed and seen from inside."""
+"""The Lab tab: one run with all settings, streamed and seen from inside."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ and neither does the entropy's ceiling $\ln(\text{attended})$.
 **Length**: how far the answer has come, and the chance that it ends now. **Entropy** $H = -\sum_j p_j \ln p_j$:
 near the ceiling a head looks everywhere, near 0 at one token; past the training length it tends to rise.
 **Logits**: scores before softmax; where they explode with distance, the model was never trained there. **States**:
-the first layer's outputs in two principal components, coloured by position; the Results tab
+the first layer's outputs in two principal components, coloured by position; the Evidence tab
 tells whether those beyond training leave the others.
 """,
     ),

@@ -50,7 +50,7 @@ def panel(tabs: gr.Tabs, stages: Mapping[str, Stage], predicted: Predicted = lam
         for tab, stage in stages.items():
             here = tab == lesson.run.tab
             filled += stage.values(lesson.run.settings) if here else [gr.skip()] * len(stage.boxes)
-        return [gr.Tabs(selected=lesson.run.tab), *filled]
+        return [gr.Tabs(selected=stages[lesson.run.tab].tab), *filled]
 
     buttons = json.dumps({tab: stage.go for tab, stage in stages.items()})
     shown.input(run, [shown], [tabs, *boxes], **QUIET).success(

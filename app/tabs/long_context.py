@@ -1,10 +1,10 @@
-"""The Long context tab: a text read plainly, through a Λ window and under compression, measured side by side."""
+"""The Read far tab: a text read plainly, through a Λ window and under compression, measured side by side."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,9 +14,11 @@ import orjson
 from app import charts, controls, live, model, plans, toasts
 from app.buttons import QUIET, Buttons
 from app.frames import Frame
+from app.lessons import lessons
 from app.plans import NOTHING, NUMBER, POLICIES, WRITE, Task
 from app.runs import Runs
 from app.series import RunSeries
+from app.stage import Stage
 from app.taking_up import Place
 from app.view import failed, sentence
 from backend.inference.control import Control
@@ -42,7 +44,10 @@ FIGURES = (
     ("left", "Time left"),
 )
 # What is asked for, beside the model.
+GO = "#l-go"
 ASKED = ("source", "own", "length", "window", "sinks", "ratio", "then", "depth", "policies")
+# Of these, what tells how long it takes.
+ESTIMATED = ("length", "window", "sinks", "ratio", "policies")
 # What the charts show before a text is read.
 NOTHING_READ = (RunSeries(RunSettings(prompt="…"), "Plain", to_read=1),)
 
@@ -53,6 +58,8 @@ def build(lab: Any, runs: Runs, opens: Callable[..., Any]) -> tuple[dict[str, An
     opens: the event of the page's opening.
     """
     choice = model.build(lab.models.names(), "l-", LAYER)
+    with gr.Row(elem_classes=["ll-toolbar"]):
+        first = gr.Row(elem_classes=["ll-presets"])
     with gr.Row(elem_classes=["ll-panel", "ll-common"]):
         source, own = _text()
         length, window, sinks, ratio = _extent()
@@ -76,8 +83,26 @@ def build(lab: Any, runs: Runs, opens: Callable[..., Any]) -> tuple[dict[str, An
         yield from _read(lab, runs, request, *given)
 
     inputs = [source, own, length, window, sinks, ratio, then, depth, policies, *choice.inputs]
+    form = dict(zip((*ASKED, *model.NAMES), inputs, strict=True))
+    with first:
+        buttons.resting = _examples(Stage(form, "far", GO))
     buttons.starts(runs, start, inputs, [stream], queue, "long")
-    return dict(zip((*ASKED, *model.NAMES), inputs, strict=True)), Place(stream, buttons)
+    return form, Place(stream, buttons)
+
+
+def _examples(stage: Stage) -> list[gr.Button]:
+    """A button for each lesson that runs here: it fills the form and reads. Each says about how long that takes."""
+    gr.HTML("<span>See in seconds</span>", apply_default_css=False, elem_classes=["ll"])
+    made = []
+    for lesson in lessons().values():
+        if lesson.run.tab == PLACE:
+            values = dict(zip(stage.boxes, stage.values(lesson.run.settings), strict=True))
+            words = f"{lesson.title} ({_duration(max(1, _seconds(*(values[name] for name in ESTIMATED))))})"
+            button = gr.Button(words, size="sm", elem_id=f"l-{lesson.name.replace('_', '-')}", min_width=60)
+            filled = button.click(partial(stage.values, lesson.run.settings), None, [*stage.boxes.values()], **QUIET)
+            filled.success(None, None, None, js=f"() => LengthLab.presses('{stage.go}')", **QUIET)
+            made.append(button)
+    return made
 
 
 def _text() -> tuple[gr.Radio, gr.Textbox]:
@@ -269,10 +294,20 @@ def _estimate(length: int, window: int, sinks: int, ratio: float, chosen: list[s
     """About how long it will take, where that was measured: for the embedded model."""
     if named != "embedded" or not chosen:
         return live.noted("")
-    each = {plan.name: plan.seconds(length) for plan in plans.plans(window, sinks, ratio, chosen, {"model": named})}
+    each = _each(length, window, sinks, ratio, chosen)
     slowest = max(each, key=lambda name: each[name])
     words = f"About {_duration(sum(each.values()))} on two cores"
     return live.noted(f"{words}, most of it {slowest}." if len(each) > 1 else f"{words}.")
+
+
+def _each(length: int, window: int, sinks: int, ratio: float, chosen: list[str]) -> dict[str, float]:
+    """Seconds that each way takes with the embedded model."""
+    ways = plans.plans(window, sinks, ratio, chosen, {"model": "embedded"})
+    return {plan.name: plan.seconds(length) for plan in ways}
+
+
+def _seconds(*asked: Any) -> float:
+    return sum(_each(*asked).values())
 
 
 def _duration(seconds: float) -> str:

@@ -104,7 +104,7 @@ def leads_on(parts: Parts, form: Form, adapters: Adapters, tabs: gr.Tabs) -> Non
 
     def taken(prompt: str, target: int, unit: Unit, finish: bool) -> list[Any]:
         try:
-            return [gr.Tabs(selected="generate"), *form.values(steers(prompt, target, unit, finish, adapters))]
+            return [gr.Tabs(selected="lab"), *form.values(steers(prompt, target, unit, finish, adapters))]
         except ValueError as error:
             raise toasts.refusal(sentence(error, LABELS), "These settings were not taken over") from error
 

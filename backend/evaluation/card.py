@@ -55,6 +55,23 @@ class Figure(NamedTuple):
     mark: tuple[float, str] | None = None
 
 
+class Evidence(NamedTuple):
+    """The first thing to know of a question. order: its place among all of them. theme: what it is about.
+
+    finding: one sentence. paper: its number; published: what it states, and where. ours: the same of this model. short:
+    where that falls short, or why it is withdrawn; every finding has a limit.
+    """
+
+    order: int
+    theme: str
+    finding: str
+    figure: Figure
+    paper: str
+    published: str
+    ours: str
+    short: str
+
+
 @dataclass(frozen=True)
 class Card:
     """text: Markdown. headlines: what was measured and how much it is, of at least 100 prompts, or six long texts or
@@ -64,3 +81,4 @@ class Card:
     figures: Sequence[Figure] = ()
     headlines: Sequence[tuple[str, str]] = ()
     few: str = ""
+    evidence: Sequence[Evidence] = ()

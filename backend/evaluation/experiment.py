@@ -1,7 +1,7 @@
 """An experiment: what it asks, its options, how it is measured case by case, and the card of its results.
 
 A file of `backend/evaluation/experiments` that defines one is all that it takes: the command line, the report and the
-Results tab read the registry. `eos_probe.py` is one to copy.
+Evidence tab read the registry. `eos_probe.py` is one to copy.
 """
 
 from __future__ import annotations

@@ -45,9 +45,10 @@ class Section(NamedTuple):
     command: str = ""
 
 
-def read(folder: Path = RESULTS) -> dict[str, Any]:
-    """The result files by path within the folder; of one that is no JSON object, None."""
-    return {file.relative_to(folder).as_posix(): _read(file) for file in sorted(folder.rglob("*.json"))}
+def read(folder: Path = RESULTS, only: Experiment | None = None) -> dict[str, Any]:
+    """The result files by path within the folder, or those of one experiment; of one that is no JSON object, None."""
+    files = {file.relative_to(folder).as_posix(): file for file in sorted(folder.rglob("*.json"))}
+    return {name: _read(file) for name, file in files.items() if only is None or _of(only, name)}
 
 
 def sections(folder: Path = RESULTS, link: str = "") -> list[Section]:
@@ -61,6 +62,11 @@ def sections(folder: Path = RESULTS, link: str = "") -> list[Section]:
         Section("withdrawn", AGAIN, _withdrawn(results, link)),
         *([Section("others", "Other files", _links(others, link))] if others else []),
     ]
+
+
+def section(name: str, folder: Path = RESULTS, link: str = "") -> Section:
+    """That of one experiment."""
+    return _section(experiments[name], read(folder, experiments[name]), link)
 
 
 def headlines(folder: Path = RESULTS) -> str:

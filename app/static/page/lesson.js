@@ -78,14 +78,8 @@ function lesson(element, props, trigger) {
 
   // Presses the tab's own button once it is there, and goes on to what is to be seen when it rests again.
   lessonRun = async (value, buttons) => {
-    const until = (holds) => new Promise((resolve) => {
-      const look = () => (holds() ? resolve() : setTimeout(look, 100));
-      look();
-    });
     const go = () => document.querySelector(buttons[shown.run.tab]);
-    await until(() => go()?.offsetParent && !go().disabled);
-    await new Promise((resolve) => setTimeout(resolve, 400));
-    go().click();
+    await presses(buttons[shown.run.tab]);
     await until(() => go().disabled);
     reach("look");
     await until(() => !go().disabled);

@@ -1,3 +1,37 @@
+// A place along a runway of that length.
+const along = (value, span) => `${(100 * Math.min(1, value / span)).toFixed(2)}%`;
+function drawnLane({ name, produced, state, ends, chance, forecast, words }, index, span) {
+  const made = (tag, kind, at) => {
+    const part = Object.assign(document.createElement(tag), { className: kind });
+    if (at != null) part.style.insetInlineStart = along(at, span);
+    return part;
+  };
+  const row = made("div", "ll-run");
+  row.dataset.state = state;
+  row.dataset.lane = index;
+  const caption = made("p", "");
+  caption.append(Object.assign(document.createElement("b"), { textContent: name }), ` ${words}`);
+  const bar = made("div", "ll-bar"), done = made("i", "ll-done");
+  done.style.width = along(produced, span);
+  bar.append(done, ...ends.map((at) => made("i", "ll-end", at)), ...(forecast ? [made("i", "ll-forecast", forecast)] : []));
+  row.append(caption, bar, sparks(chance, span));
+  return row;
+}
+
+// A chance of one in a thousand is to be seen beside certainty: the height is the fourth root.
+function sparks(chance, span) {
+  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  svg.setAttribute("viewBox", "0 0 1000 20");
+  svg.setAttribute("preserveAspectRatio", "none");
+  svg.setAttribute("class", "ll-sparks");
+  const line = document.createElementNS(svg.namespaceURI, "path");
+  const x = (at) => Math.round(1000 * Math.min(1, at / span));
+  const points = chance.map(([at, p]) => `L${x(at)},${(20 - 19 * p ** 0.25).toFixed(1)}`).join("");
+  line.setAttribute("d", chance.length ? `M${x(chance[0][0])},20${points}V20Z` : "");
+  svg.append(line);
+  return svg;
+}
+
 // Lanes from nothing to beyond a target: what was written, where sentences end, the chance to end, and the flag at the
 // target, which the pointer and the arrow keys move. A value is {run, unit, target, span, lanes}.
 let asks = () => {};
@@ -8,42 +42,10 @@ function runway(element, props, trigger, watch) {
   const scale = root.querySelector(".ll-scale"), spoken = root.querySelector(".ll-spoken");
   const least = Number(flag.getAttribute("aria-valuemin"));
   let latest = { span: 1.5 * props.value, unit: "tokens", lanes: [] }, asked = null, quiet = 0;
-  const share = (value) => `${(100 * Math.min(1, value / latest.span)).toFixed(2)}%`;
-
-  function lane({ name, produced, state, ends, chance, forecast, words }, index) {
-    const made = (tag, kind, at) => {
-      const part = Object.assign(document.createElement(tag), { className: kind });
-      if (at != null) part.style.insetInlineStart = share(at);
-      return part;
-    };
-    const row = made("div", "ll-run");
-    row.dataset.state = state;
-    row.dataset.lane = index;
-    const caption = made("p", "");
-    caption.append(Object.assign(document.createElement("b"), { textContent: name }), ` ${words}`);
-    const bar = made("div", "ll-bar"), done = made("i", "ll-done");
-    done.style.width = share(produced);
-    bar.append(done, ...ends.map((at) => made("i", "ll-end", at)), ...(forecast ? [made("i", "ll-forecast", forecast)] : []));
-    row.append(caption, bar, sparks(chance));
-    return row;
-  }
-
-  // A chance of one in a thousand is to be seen beside certainty: the height is the fourth root.
-  function sparks(chance) {
-    const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-    svg.setAttribute("viewBox", "0 0 1000 20");
-    svg.setAttribute("preserveAspectRatio", "none");
-    svg.setAttribute("class", "ll-sparks");
-    const line = document.createElementNS(svg.namespaceURI, "path");
-    const x = (at) => Math.round(1000 * Math.min(1, at / latest.span));
-    const points = chance.map(([at, p]) => `L${x(at)},${(20 - 19 * p ** 0.25).toFixed(1)}`).join("");
-    line.setAttribute("d", chance.length ? `M${x(chance[0][0])},20${points}V20Z` : "");
-    svg.append(line);
-    return svg;
-  }
+  const share = (value) => along(value, latest.span);
 
   function draw() {
-    root.querySelector(".ll-runs").replaceChildren(...latest.lanes.map(lane));
+    root.querySelector(".ll-runs").replaceChildren(...latest.lanes.map((lane, index) => drawnLane(lane, index, latest.span)));
     const step = [5, 10, 20, 25, 50, 100, 200, 250, 500, 1000, 2000].find((size) => latest.span / size <= 8) ?? latest.span;
     scale.replaceChildren(...Array.from({ length: Math.floor(latest.span / step) + 1 }, (_, i) => {
       const label = Object.assign(document.createElement("span"), { textContent: (i * step).toLocaleString("en") });

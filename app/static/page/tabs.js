@@ -1,5 +1,7 @@
 // The tab that is shown is part of the address: choosing one is a step that Back takes back.
 const TAB = "tab";
+// What links from before call some tabs.
+const FORMER = { generate: "lab", long: "far", results: "evidence" };
 // What the address of a link holds beside settings.
 const noSetting = (name) => [TAB, "view", "class"].includes(name) || name.startsWith("__");
 const named = (address = location) => new URL(address.href).searchParams;
@@ -10,7 +12,7 @@ function tabs(settled) {
   const shown = () => document.querySelector("[role=tab][aria-selected=true]")?.dataset.tabId;
   // Settings are of the tab that says so, whichever is the first.
   const wanted = () => {
-    const name = named().get(TAB);
+    const asked = named().get(TAB), name = FORMER[asked] ?? asked;
     return all.some(({ id }) => id === name) ? name : holdsSettings() ? settled : all[0].id;
   };
   // Tabs that have no room are in a menu, by their label.

@@ -6,6 +6,18 @@ const inRange = (values, ranges) => values.map((value, i) => {
   return Math.min(Math.max(number, least), most);
 });
 
+const until = (holds) => new Promise((resolve) => {
+  const look = () => (holds() ? resolve() : setTimeout(look, 100));
+  look();
+});
+// Presses a tab's button once it can be, and what was filled in before has come to the form.
+async function presses(selector) {
+  const button = () => document.querySelector(selector);
+  await until(() => button()?.offsetParent && !button().disabled);
+  await new Promise((resolve) => setTimeout(resolve, 400));
+  button().click();
+}
+
 // The wait for a run: begun by a press, ended by the run's first frame, or here where no run will come.
 const waits = (name) => { delete document.body.dataset.cut; veil(false); deliver(name, { state: "busy", message: "Waiting for the model …" }); };
 const veil = (veiled) => document.querySelector(".ll-stage")?.classList.toggle("ll-veiled", veiled);

@@ -24,6 +24,7 @@ from backend.engine import Lab
 from backend.evaluation.card import PROMPTS, Card
 from backend.evaluation.experiment import Experiment, ModelFlags, Result, Results, Say, not_gone_on
 from backend.evaluation.joint import Answer, Compared, answer, settings_of, share_of
+from backend.evaluation.joint_evidence import evidence
 from backend.evaluation.markdown import UNKNOWN, decimal, estimate, figure, points, table
 from backend.inference.side_by_side import side_by_side
 from backend.measures.bootstrap import Bounded, difference
@@ -142,7 +143,8 @@ class JointRate(Experiment):
             )
         few = f" Fewer than {PROMPTS} prompts were asked: none of this is a headline." if counted < PROMPTS else ""
         parts = [WORDS.strip() + few, table(COLUMNS, rows), _ends(results), _pairs(results)]
-        return Card("\n\n".join(parts), headlines=[*_headlines(results)])
+        by_name = {name.removeprefix(FOLDER).removesuffix(".json"): found for name, found in results.items()}
+        return Card("\n\n".join(parts), evidence=[*evidence(by_name)], headlines=[*_headlines(results)])
 
 
 def _answered(

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
-from backend.evaluation.card import PROMPTS, Card
+from statistics import median
+
+from backend.evaluation.card import PROMPTS, Axis, Card, Curve, Evidence, Figure
 from backend.evaluation.experiment import Result, Results
 from backend.evaluation.long_answers import DYNAMIC, HELLOBENCH, PLAIN, POLICIES, SAMPLED, LongAnswers, tables
-from backend.evaluation.markdown import estimate, percent, points, verdict
+from backend.evaluation.markdown import decimal, estimate, figure, percent, points, verdict
 from backend.measures.bootstrap import Bounded
 
 # By how much 004's three models write more under dynamic PIC by 4: its table 7, 1155 / 985, 1125 / 967, 1381 / 1024.
@@ -56,7 +58,44 @@ class LongResponses(LongAnswers):
             return Card("\n\n".join(words))
         found = finding(largest)
         few = found if len(largest["prompts"]) < PROMPTS else ""
-        return Card("\n\n".join([*words, found, tables(largest)]), few=few)
+        return Card("\n\n".join([*words, found, tables(largest)]), evidence=[_evidence(largest)], few=few)
+
+
+def _evidence(result: Result) -> Evidence:
+    row, plain = result["summary"][DYNAMIC], result["summary"][PLAIN]
+    longer, ended = Bounded.of(row, "lengthening"), Bounded.of(row, "ended_more")
+    much = estimate(longer, row["compared"], "prompts")
+    neither = "neither lengthen nor shorten answers for certain"
+    does = verdict(longer, "lengthen answers", "shorten answers").replace("not distinguished", neither)
+    return Evidence(
+        4, "Longer writing",
+        f"Compressed positions without training {does} ({decimal(longer.value)} times as many words); "
+        f"{percent(row['ended'])} of answers end by themselves, {percent(plain['ended'])} without them.",
+        _lengths(result), "004",
+        f"{PUBLISHED[0]} to {PUBLISHED[1]} times as many words on models of 7 to 9 billion parameters (table 7, "
+        "without intervals)",
+        f"{much} times as many words, {estimate(ended, row['compared'], 'prompts', points)} points more answers end",
+        f"Missed: {_holds(longer)}. It rests on {row['compared']} prompts, fewer than a headline's {PROMPTS}; figures "
+        "after training on long texts are withdrawn.",
+    )  # fmt: skip
+
+
+def _lengths(result: Result) -> Figure:
+    """The share of answers that are longer than so many words."""
+    names = {PLAIN: "plain", DYNAMIC: "compressed by 4"}
+    words = {name: sorted(answer["words"] for answer in result["answers"][name]) for name in names}
+    curves = [Curve(names[name], [0, *found], _longer(len(found))) for name, found in words.items()]
+    rows = [[names[name], len(found), figure(median(found)), f"{found[-1]:,}"] for name, found in words.items()]
+    return Figure(
+        "Answers longer than so many words", "Further to the right is longer; the cap cut the last ones",
+        Axis("words", zero=True), Axis("% of answers longer", ends=(0, 103)), curves,
+        "Answers that the cap cut count with the words they had.", ("positions", "answers", "median", "longest"), rows,
+    )  # fmt: skip
+
+
+def _longer(count: int) -> list[float]:
+    """Per cent that are left before each of so many ends, and after the last."""
+    return [100 * (1 - place / count) for place in range(count + 1)]
 
 
 def finding(result: Result) -> str:

@@ -1,4 +1,5 @@
-"""The Results tab in a real browser, at both widths and in both themes: every table of the report, and its figures.
+"""The Evidence tab in a real browser, at both widths and in both themes: five findings, every table of the report, and
+its figures.
 
 What the tables must hold is computed here from the recorded answers and readings, by other code than the report's.
 """
@@ -13,10 +14,11 @@ from statistics import NormalDist, fmean, median
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from app import __main__ as app
 from backend.evaluation.experiments import experiments
+from backend.evaluation.papers import PAPERS
 from backend.record.results import RESULTS
 
 LONG = 300_000
@@ -62,6 +64,15 @@ return [...document.querySelectorAll(".ll-report table")].map((table) => ({
 }));
 }"""
 
+# The findings, as they are read, where each begins, and whether its chart is drawn.
+PROOFS = """() => [...document.querySelectorAll(".ll-proof")].map((proof) => ({
+  theme: proof.querySelector("h2").textContent, finding: proof.querySelector("h2 + p").textContent,
+  names: [...proof.querySelectorAll("dt")].map((name) => name.textContent),
+  facts: [...proof.querySelectorAll("dd")].map((fact) => fact.textContent),
+  lines: proof.querySelectorAll(".scatterlayer .trace").length, top: proof.getBoundingClientRect().top + scrollY,
+  right: proof.getBoundingClientRect().right,
+}))"""
+FIRST_TABLE = "document.querySelector('.ll-report table').getBoundingClientRect().top + scrollY"
 # How far to the right anything of the tab reaches, but what scrolls in a table's box.
 REACH = """() => Math.max(...[".ll-contents", ".ll-contents a", ".ll-report", ".ll-report :is(p,li)", ".ll-chart"]
   .flatMap((name) => [...document.querySelectorAll(name)])
@@ -85,10 +96,10 @@ def opened(browser: Browser, address: str, width: int, theme: str, wrongs: list[
     page.set_default_timeout(LONG)
     page.on("console", lambda message: message.type == "error" and wrongs.append(message.text))
     page.on("pageerror", lambda error: wrongs.append(str(error)))
-    page.goto(f"{address}?__theme={theme}&tab=results")
+    page.goto(f"{address}?__theme={theme}&tab=evidence")
     page.wait_for_selector("#results-withdrawn table")
     page.wait_for_selector(".ll-results .ll-plot")
-    for plot in page.locator(".ll-results .ll-plot").all():
+    for plot in page.locator(".ll-proof .ll-plot, .ll-results .ll-plot").all():
         plot.scroll_into_view_if_needed()
         plot.locator(".xtick").first.wait_for()
     return page
@@ -103,11 +114,14 @@ class Shown:
         page = opened(browser, address, width, theme, self.wrongs)
         self.tables = page.evaluate(TABLES)
         self.charts = page.evaluate(CHARTS)
+        self.proofs = page.evaluate(PROOFS)
+        self.below = page.evaluate(FIRST_TABLE)
         self.dark = page.evaluate("document.body.classList.contains('dark')")
         self.page_width = page.evaluate("document.documentElement.scrollWidth")
         self.reach = page.evaluate(REACH)
         self.order = page.evaluate("[...document.querySelectorAll('.ll-report h2')].map((h) => h.textContent.trim())")
         self.text = page.inner_text("#results-withdrawn")
+        self.log, self.head = page.inner_text("#results-log"), page.inner_text("#results-head")
         page.close()
 
     def rows(self, section: str, first: str, column: str = "") -> dict[str, dict[str, str]]:
@@ -149,6 +163,61 @@ def test_the_tab_opens_without_an_error_in_its_theme_and_its_width(shown):
     assert shown.page_width <= shown.width and shown.reach <= shown.width
 
 
+def test_five_findings_come_first_each_with_the_papers_figure_ours_and_the_command(shown):
+    themes = ["Length met and ended", "Limits", "Far reading", "Longer writing", "Speed"]
+    assert [proof["theme"] for proof in shown.proofs] == themes
+    for proof in shown.proofs:
+        assert proof["finding"].endswith(".") and ". " not in proof["finding"]
+        assert proof["lines"] >= 2 and proof["top"] < shown.below and proof["right"] <= shown.width
+        cited, *rest = proof["names"]
+        assert re.search(r"\(\d{4}\)|undated", cited) and rest == ["Here", "Where it falls short", "Measured by"]
+        assert all(proof["facts"]) and proof["facts"][-1].startswith(("python -m backend evaluate ", "make "))
+
+
+def test_the_findings_are_those_of_the_tables(shown):
+    length, limits, far, longer, _ = (proof["finding"] for proof in shown.proofs)
+    rows = shown.rows("joint_rate", "method")
+    for row, key in (("ldpe", "1 length"), ("ldpe landing", "1 length"), ("ldpe landing", "joint rate")):
+        assert f"{rows[row][key].split(' % ')[0]} %" in length
+    assert "8 % of them well" in length and rows["ldpe"]["joint rate"].startswith("– (8 %")
+    assert "19 % to 28 %" in limits and rows["mnt orpe"]["joint rate"].startswith("28 %")
+    ratios = shown.rows("perplexity", "attention", "times Λ")
+    assert number(far.split("sees all is ")[1]) == pytest.approx(number(ratios["plain"]["times Λ"]), abs=0.06)
+    words = shown.rows("long_responses", "over plain")["dynamic contiguous s=4"]["words"]
+    assert f"({words.split(' (')[0]} times as many words)" in longer
+
+
+def test_the_log_of_what_did_not_work_is_there_and_papers_are_named(shown):
+    newest = (RESULTS / "LOG.md").read_text("utf-8").split("\n- ")[1].split(":")[0]
+    assert newest in shown.log
+    assert all(f"{number} is {paper.authors} ({paper.year})" in shown.head for number, paper in PAPERS.items())
+
+
+def test_what_is_missed_or_withdrawn_is_said(shown):
+    short = {proof["theme"]: proof["facts"][2] for proof in shown.proofs}
+    assert short["Limits"].startswith("Missed: ") and short["Longer writing"].startswith("Missed: ")
+    assert "17 % (11 % to 25 %)" in short["Length met and ended"]
+    assert "Within its training Λ is the worse" in short["Far reading"]
+    assert "no difference is claimed" in short["Speed"] and "Withdrawn as a headline" in short["Speed"]
+
+
+def test_a_search_leaves_what_has_all_its_words(browser, address):
+    wrongs: list[str] = []
+    page = opened(browser, address, 1440, "light", wrongs)
+    sections, links = page.locator(".ll-measured:visible"), page.locator(".ll-contents a:visible")
+    everything = sections.count()
+    assert everything == links.count() > 20
+    page.fill(".ll-search input", "  Hidden PLAIN ")
+    expect(page.locator(".ll-search [role=status]")).to_have_text(re.compile(f"^[1-9] of {everything} measurements$"))
+    assert 0 < sections.count() == links.count() < 10
+    assert all("hidden" in text.lower() and "plain" in text.lower() for text in sections.all_text_contents())
+    page.fill(".ll-search input", "<img src=x onerror=alert(1)>")
+    expect(page.locator(".ll-search [role=status]")).to_have_text(f"0 of {everything} measurements")
+    page.fill(".ll-search input", "")
+    assert sections.count() == everything and wrongs == []
+    page.close()
+
+
 def test_tables_stay_in_their_box_and_no_figure_is_broken_over_lines(shown):
     visible = [table for table in shown.tables if table["shown"]]
     assert len(visible) >= 25
@@ -176,7 +245,7 @@ def test_headlines_come_first_and_what_is_withdrawn_last(shown):
     assert shown.order[:3] == [
         "Headlines", "Answers that have the length asked for and end well", "Long answers, PIC without training"
     ]  # fmt: skip
-    assert shown.order[-1] == "Withdrawn: being measured again"
+    assert shown.order[-2:] == ["Withdrawn: being measured again", "What did not work"]
 
 
 def test_each_withdrawn_table_says_so_and_shows_no_figure(shown):

@@ -1,0 +1,15 @@
+"""The scenes that Present shows, one file of this folder each, in their order."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from app.scenes.scene import Scene
+
+
+@cache
+def scenes() -> dict[str, Scene]:
+    """By the names of their files."""
+    found = [Scene.read(path) for path in Path(__file__).parent.glob("*.toml")]
+    return {scene.name: scene for scene in sorted(found, key=lambda each: (each.order, each.name))}

@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 import gradio as gr
 
-from app import toasts
+from app import player, toasts
 from app.store import Store
 from app.visitors import visitor
 from backend.record.trace import Trace
 
-EXPORTS = {"JSON": ".json", "CSV": ".csv", "Python": ".py", "Notebook": ".ipynb"}
+EXPORTS = {"JSON": ".json", "CSV": ".csv", "Python": ".py", "Notebook": ".ipynb", "HTML": ".html"}
 
 log = logging.getLogger("length_lab")
 
@@ -30,6 +30,7 @@ def exporter(name: str, first: Trace | None, store: Store) -> Callable[[Trace | 
             "CSV": trace.to_csv,
             "Python": trace.to_script,
             "Notebook": lambda: json.dumps(trace.to_notebook(), indent=1),
+            "HTML": lambda: player.page(trace),
         }[name]
         owner = visitor(request.request.scope).owner if request.request else ""
         try:

@@ -157,16 +157,19 @@ def lesson(lessons: Sequence[dict[str, Any]]) -> gr.HTML:
     return _html(template, script, "", "lesson", lessons=list(lessons))
 
 
-def present(scenes: Sequence[dict[str, Any]]) -> gr.HTML:
-    """The screen that plays scenes, over the whole page. scenes: as `app.present.playable` makes them."""
-    template = """
+# The screen that plays scenes, over the whole page.
+SCREEN = """
 <dialog class="ll-present" aria-labelledby="present-title" tabindex="-1">
 <div class="ll-top"><p class="ll-place"></p><button type="button" data-act="close">Close</button></div>
 <h2 id="present-title" aria-live="polite"></h2><div class="ll-scene"></div><p class="ll-look"></p>
 <nav aria-label="Scenes"><button type="button" data-act="previous">Previous</button>
 <button type="button" data-act="again">Play again</button><button type="button" data-act="next">Next</button></nav>
 </dialog>"""
-    return _html(template, "LengthLab.present(element, props)", "", "present", scenes=list(scenes))
+
+
+def present(scenes: Sequence[dict[str, Any]]) -> gr.HTML:
+    """The screen. scenes: as `app.present.playable` makes them."""
+    return _html(SCREEN, "LengthLab.present(element, props)", "", "present", scenes=list(scenes))
 
 
 def measurements(named: Sequence[tuple[str, str]]) -> gr.HTML:
@@ -183,6 +186,11 @@ papers used other models and other data.</p>
 def fill(**values: Any) -> str:
     """The value of `figures`."""
     return orjson.dumps(values).decode()
+
+
+def inline(value: Any) -> str:
+    """JSON that may stand in a script of a page."""
+    return json.dumps(value).replace("<", "\\u003c")
 
 
 def stream(frame: Frame | None = None) -> gr.HTML:
@@ -236,10 +244,10 @@ def _html(
 
 @cache
 def _packed(name: str) -> bytes:
-    return gzip.compress(PLOTLY.read_bytes() if name == "plotly.js" else _page().encode(), 6)
+    return gzip.compress(PLOTLY.read_bytes() if name == "plotly.js" else script().encode(), 6)
 
 
-def _page() -> str:
+def script() -> str:
     """The parts as one script: several would come in any order, and Gradio runs the components when it likes.
 
     A component's function is given the element of one gr.HTML, and `watch` by which values arrive.

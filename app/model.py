@@ -149,7 +149,7 @@ def _parameters(count: int) -> str:
 
 
 def _described(can: Capabilities) -> str:
-    name = "SmolLM2-135M-Instruct" if can.model == "embedded" else can.model
+    name = called(can.model)
     if can.encoder_decoder:
         return f"{name}, {_parameters(can.parameters)} · reads a text and writes another · {can.device}"
     trained = f"trained for {can.training_length:,} tokens" if can.training_length else "training length unknown"
@@ -157,3 +157,8 @@ def _described(can: Capabilities) -> str:
         f"{name}, {_parameters(can.parameters)} · {counted(can.layers, 'layers')} of {counted(can.heads, 'heads')} · "
         f"{trained} · {can.precision} on {can.device}"
     )
+
+
+def called(model: str) -> str:
+    """What the page calls a model."""
+    return "SmolLM2-135M-Instruct" if model == "embedded" else model

@@ -31,20 +31,22 @@ def _scene(scene: Scene) -> dict[str, Any] | None:
     if not all(presets.file_of(lane.run).exists() for lane in scene.lanes):
         return None
     runs = [_run(lane) for lane in scene.lanes]
-    return words | {"span": runway.span(runs), "unit": runs[-1].settings.goal_unit, "lanes": _lanes(runs)}
+    return words | played(runs)
 
 
 def _run(lane: Lane) -> RunSeries:
     return View.of(Trace.load(presets.file_of(lane.run)), name=lane.name).series
 
 
-def _lanes(runs: Sequence[RunSeries]) -> list[dict[str, Any]]:
-    """Each lane as it ends, and its tokens as [text, seconds, how much was produced, target]."""
-    return [
+def played(runs: Sequence[RunSeries]) -> dict[str, Any]:
+    """Runs that are played side by side: each lane as it ends, and its tokens as [text, seconds, how much was produced,
+    target or None]."""
+    lanes = [
         runway.lane(run)
         | {"tokens": [list(token) for token in zip(run.text, run.seconds, run.produced, run.target, strict=True)]}
         for run in runs
     ]
+    return {"span": runway.span(runs), "unit": runs[-1].settings.goal_unit, "lanes": lanes}
 
 
 def _chart(drawing: Drawing) -> Any:

@@ -229,7 +229,7 @@ def test_one_file_adds_a_chart(tmp_path, monkeypatch):
 
 
 def test_the_page_s_script_knows_no_chart_by_name():
-    told = re.findall(r".*(?:dataset\.name|data-name|#chart-|[Cc]hart\.name).*", live._page())
+    told = re.findall(r".*(?:dataset\.name|data-name|#chart-|[Cc]hart\.name).*", live.script())
     assert told
     for chart in live_charts:
         assert not [line for line in told if re.search(rf"\b{chart.name}\b", line)], chart.name

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import secrets
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from app import live
 from app.charts.palette import PALETTES
 from app.classroom.room import Room
 from app.lessons import lessons
@@ -45,7 +45,7 @@ def routes(room: Room, address: Callable[[], str]) -> list[Route]:
         return answered
 
     def screen(request: Request) -> Response:
-        return HTMLResponse(_filled("screen.html", palettes=_inline(PALETTES), lessons=_inline(_asked())))
+        return HTMLResponse(_filled("screen.html", palettes=live.inline(PALETTES), lessons=live.inline(_asked())))
 
     def state(request: Request) -> Response:
         if request.query_params.get("version") == str(room.version):
@@ -110,11 +110,6 @@ def _filled(name: str, **parts: str) -> str:
     for part, text in parts.items():
         page = page.replace(f"{{{{{part}}}}}", text)
     return page
-
-
-def _inline(value: Any) -> str:
-    """JSON that may stand in a script of a page."""
-    return json.dumps(value).replace("<", "\\u003c")
 
 
 def _csv(rows: Sequence[Sequence[Any]]) -> str:

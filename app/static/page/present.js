@@ -13,9 +13,10 @@ function present(element, props) {
     const scene = props.scenes[at];
     root.querySelector("h2").textContent = scene.title;
     root.querySelector(".ll-look").textContent = scene.look;
-    root.querySelector(".ll-place").textContent = `${at + 1} of ${props.scenes.length}, recorded`;
+    root.querySelector(".ll-place").textContent = props.scenes.length === 1 ? "Recorded" : `${at + 1} of ${props.scenes.length}, recorded`;
     part("previous").disabled = at === 0;
     part("next").disabled = at === props.scenes.length - 1;
+    for (const name of ["previous", "next"]) part(name).hidden = props.scenes.length === 1;
     root.dataset.scene = scene.name;
     root.scrollTop = 0;
     root.focus();
@@ -32,9 +33,10 @@ function present(element, props) {
       begun ??= now;
       const share = still ? 1 : Math.min(1, (now - begun) / lasts);
       if (share === 1 || now - last >= PICTURE) { last = now; picture(share); }
-      if (share < 1) playing = requestAnimationFrame(next); else root.dataset.played = "whole";
+      if (share < 1) drawing = playing = requestAnimationFrame(next); else root.dataset.played = "whole";
     }
-    playing = requestAnimationFrame(next);
+    // As for charts: it is not taken for the sign of the page that loads.
+    drawing = playing = requestAnimationFrame(next);
   }
 
   // Both give what draws a share of the scene, and the milliseconds that it lasts.
@@ -62,10 +64,12 @@ function present(element, props) {
           ...lane, produced, state: "busy", words: `${produced} ${unit}`, forecast: null,
           ends: lane.ends.filter((end) => end <= produced), chance: lane.chance.filter(([place]) => place <= produced),
         }, index, span);
-        const flag = made("b", "ll-goal");
-        flag.append(made("span", "", target));
-        flag.style.insetInlineStart = along(target, span);
-        row.querySelector(".ll-bar").append(flag);
+        if (target != null) {
+          const flag = made("b", "ll-goal");
+          flag.append(made("span", "", target));
+          flag.style.insetInlineStart = along(target, span);
+          row.querySelector(".ll-bar").append(flag);
+        }
         return row;
       }));
       // What was written last is seen, also where a longer caption left the text less room.
@@ -114,7 +118,8 @@ function present(element, props) {
   function open() {
     if (root.open || !props.scenes.length) return;
     root.showModal();
-    const full = document.documentElement.requestFullscreen?.();
+    // The browser gives the whole screen to a hand alone.
+    const full = navigator.userActivation?.isActive ? document.documentElement.requestFullscreen?.() : null;
     full?.then(() => { whole = true; }, () => null);
     show(0);
   }

@@ -1,0 +1,65 @@
+"""A run as one HTML file that plays itself without a server: for slides and learning platforms."""
+
+from __future__ import annotations
+
+from html import escape
+
+from app import live
+from app.charts.palette import PALETTES
+from app.model import called
+from app.present import played
+from app.view import View
+from backend.record.trace import Trace
+from backend.refused import Refused
+from backend.settings import RunSettings, counted
+
+# Characters of a prompt that stand above the run.
+TITLE = 160
+PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title>
+<style>
+{style}
+* {{ box-sizing: border-box; }}
+body {{ margin: 0; padding: 24px; font: 16px/1.6 system-ui, sans-serif; color: var(--ll-ink); }}
+body {{ background: var(--ll-soft); }}
+main {{ max-width: 46rem; margin: 0 auto; }}
+.prompt, .answer {{ white-space: pre-wrap; overflow-wrap: anywhere; }}
+</style>
+</head>
+<body>
+<main><h1>Length Lab</h1><p class="prompt" dir="auto">{prompt}</p><p>{about}</p>
+<p class="answer" dir="auto">{answer}</p><p><button type="button" data-present>Play</button></p></main>
+<div class="ll" id="player">{screen}</div>
+<script>window.LENGTH_LAB_PALETTES={palettes};
+document.body.classList.toggle("dark", matchMedia("(prefers-color-scheme: dark)").matches);
+{script}
+LengthLab.present(document.querySelector("#player"), {{ scenes: [{scene}] }});
+document.querySelector("[data-present]").click();</script>
+</body>
+</html>
+"""
+
+
+def page(trace: Trace) -> str:
+    """The file. ValueError for a run that has written nothing or has not ended."""
+    run = View.of(trace).series
+    if not len(run) or run.finish is None:
+        raise Refused("the run has written nothing that could be played: press Generate")
+    prompt, about = trace.settings.prompt.strip(), _about(trace.settings, run.finish.tokens)
+    title = prompt if len(prompt) <= TITLE else f"{prompt[:TITLE].rstrip()} …"
+    scene = {"name": "run", "title": title, "look": about} | played([run])
+    return PAGE.format(
+        title=escape(f"Length Lab: {title}"), prompt=escape(prompt), about=escape(about), answer=escape(run.answer),
+        style=(live.STATIC / "style.css").read_text("utf-8"), screen=live.SCREEN, palettes=live.inline(PALETTES),
+        script=live.script(), scene=live.inline(scene),
+    )  # fmt: skip
+
+
+def _about(settings: RunSettings, tokens: int) -> str:
+    """What was asked for, in a sentence."""
+    wrote = f"{called(settings.model)} wrote {counted(tokens, 'tokens')}"
+    if not settings.steered:
+        return f"{wrote}; no length was asked for."
+    return f"{wrote}; asked for {counted(settings.goal, settings.goal_unit)} by the method {settings.method}."

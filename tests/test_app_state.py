@@ -310,7 +310,7 @@ def handlers(name: str, runs: Runs, models: Sequence[str] = ("embedded",)) -> li
 
 
 def test_stop_ends_the_run_of_its_own_tab_and_no_other():
-    of_try, of_generate, of_compare, of_long = handlers("halt", runs := Runs())
+    of_try, of_compare, of_long, of_generate = handlers("halt", runs := Runs())
     visitor, control = SimpleNamespace(session_hash="me"), Control()
     with runs.started("me", control, "generate") as run:
         run.delivered.set()
@@ -392,7 +392,7 @@ def test_the_endpoint_sends_what_the_probes_see_when_asked(lab):
 
 def test_a_model_that_cannot_run_is_said_when_it_is_chosen(tiny_folder):
     folder = str(tiny_folder("mistral", sliding_window=16))
-    describe, *_ = handlers("describe", Runs(), [folder])
+    *_, describe = handlers("describe", Runs(), [folder])
     shown = {part.elem_id: update for part, update in describe(folder, "fp32", 0, 0).items()}
     assert "choose one without" in shown["model-state"] and 'data-state="bad"' in shown["model-state"]
     assert not shown["again"]["visible"]
@@ -400,7 +400,7 @@ def test_a_model_that_cannot_run_is_said_when_it_is_chosen(tiny_folder):
 
 def test_layer_head_and_compressions_are_those_of_the_chosen_model(tiny_folder):
     mpt = str(tiny_folder("mpt"))
-    _, of_compare, _ = handlers("describe", Runs(), ["embedded", mpt])
+    of_compare, *_ = handlers("describe", Runs(), ["embedded", mpt])
     *_, layer, head, first, second, _, _ = of_compare(mpt, "fp32", 12, 1, "dynamic", "none", "ntk", "naive").values()
     assert layer["choices"] == [("0", 0), ("1", 1), ("2", 2)] and layer["value"] == 0
     assert len(head["choices"]) == 4 and "value" not in head
@@ -511,7 +511,7 @@ def test_what_a_model_does_not_allow_to_a_long_text_is_a_sentence(ways, on, word
 
 def test_ways_to_read_that_a_model_does_not_allow_are_not_offered_and_say_why(tiny_folder):
     mpt = str(tiny_folder("mpt"))
-    *_, of_long = handlers("describe", Runs(), ["embedded", mpt])
+    _, of_long, _ = handlers("describe", Runs(), ["embedded", mpt])
     *_, ways = of_long(mpt, "fp32", 0, 0, ["Λ", "NTK PIC"]).values()
     assert ways["choices"] == ["Plain", "Λ", "Λ without sinks", "Truncation", "StreamingLLM"] and ways["value"] == ["Λ"]
     assert "no RoPE base" in ways["info"] and "no position ids" in ways["info"]

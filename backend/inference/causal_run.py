@@ -34,7 +34,7 @@ from backend.text.units import characters, in_tokens, length, words
 if TYPE_CHECKING:
     from backend.inference.model_runner import Runner
 
-# Of each token of a run that is probed: how many of the likeliest are told.
+# Of each token of a run that is probed: how many of the likeliest its step names.
 ALTERNATIVES = 5
 
 log = logging.getLogger("length_lab")

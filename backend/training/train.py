@@ -230,14 +230,10 @@ class _Run:
             epoch += 1
 
     def _prompt(self, sample: Sample, length: int) -> tuple[int, ...]:
-        """The prompt's ids, with the response's length in it where the method or the settings say it.
-
-        Which samples say it hangs on their texts alone: a run that goes on, and other processes, choose the same.
-        """
+        """Ids of the prompt, with the length where it is to be said; the text decides that, in every process alike."""
         method = self.settings.method
-        drawn = int(sample.fingerprint, 16) / 16**16
         words = asked(method, sample.text, length, "tokens")
-        if drawn < self.settings.said:
+        if int(sample.fingerprint, 16) / 16**16 < self.settings.said:
             words = planned(RunSettings(prompt=sample.text, method=method, target=length, limit=length, in_prompt=True))
         return sample.prompt if words == sample.text else tuple(prompt_ids(words, self.loaded.tokenizer))
 

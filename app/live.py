@@ -35,7 +35,7 @@ PAGE = STATIC / "page"
 # In this order: a part may use at once what those before it define.
 PARTS = (
     "loading", "palette", "stream", "drawing", "chart", "response", "clipboard", "figures", "choice", "waiting",
-    "runway", "lesson", "present", "measurements", "base", "theme", "address", "tabs", "kept",
+    "runway", "lesson", "scene", "present", "measurements", "base", "theme", "address", "tabs", "kept",
 )
 # What the components and the page's events call.
 NAMES = (

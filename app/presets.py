@@ -108,13 +108,15 @@ def of_scenes() -> Iterator[Preset]:
 def main() -> None:
     from backend import Lab
 
-    lab, asked = Lab(), sys.argv[1:]
+    known = {preset.name: preset for preset in (OPENING[0], *PRESETS, *of_scenes())}
+    if unknown := sorted({*sys.argv[1:]} - known.keys()):
+        raise SystemExit(f"{', '.join(unknown)}: no recorded run has such a name. There are {', '.join(known)}.")
+    lab = Lab()
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for preset in (OPENING[0], *PRESETS, *of_scenes()):
-        if not asked or preset.name in asked:
-            trace = preset.record(lab)
-            trace.save(preset.file)
-            print(f"{preset.file.name}: {len(trace.steps)} tokens, {preset.file.stat().st_size / 1024:.0f} KiB")
+    for preset in [known[name] for name in sys.argv[1:]] or known.values():
+        trace = preset.record(lab)
+        trace.save(preset.file)
+        print(f"{preset.file.name}: {len(trace.steps)} tokens, {preset.file.stat().st_size / 1024:.0f} KiB")
 
 
 if __name__ == "__main__":

@@ -66,9 +66,10 @@ return [...document.querySelectorAll(".ll-report table")].map((table) => ({
 
 # The findings, as they are read, where each begins, and whether its chart is drawn.
 PROOFS = """() => [...document.querySelectorAll(".ll-proof")].map((proof) => ({
-  theme: proof.querySelector("h2").textContent, finding: proof.querySelector("h2 + p").textContent,
+  theme: proof.querySelector("h2").textContent,
+  finding: proof.querySelector("h2 + p").textContent.replaceAll("\u00a0", " "),
   names: [...proof.querySelectorAll("dt")].map((name) => name.textContent),
-  facts: [...proof.querySelectorAll("dd")].map((fact) => fact.textContent),
+  facts: [...proof.querySelectorAll("dd")].map((fact) => fact.textContent.replaceAll("\u00a0", " ")),
   lines: proof.querySelectorAll(".scatterlayer .trace").length, top: proof.getBoundingClientRect().top + scrollY,
   right: proof.getBoundingClientRect().right,
 }))"""

@@ -74,6 +74,19 @@ def test_a_run_of_a_scene_alone_is_recorded_as_its_file_says():
             assert trace.steps[written].wanted == goal != trace.steps[written - 1].wanted
 
 
+def test_only_runs_that_there_are_can_be_recorded_anew(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["presets", "moved", "movde"])
+    with pytest.raises(SystemExit, match=r"^movde: no recorded run .* moved\.$"):
+        presets.main()
+
+
+def test_a_scene_says_one_sentence_and_what_to_look_at_in_another():
+    for scene in playable():
+        for words in (scene["title"], scene["look"]):
+            assert words.endswith(".") and ". " not in words
+        assert scene["look"].startswith("Look ")
+
+
 def test_reading_everything_breaks_beyond_the_training_and_a_window_does_not():
     window, everything = playable()[-1]["chart"]["data"]
     assert (window["name"], everything["name"]) == ("sees a window", "sees everything")

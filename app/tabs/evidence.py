@@ -56,7 +56,7 @@ def _evidence(found: Sequence[Section]) -> None:
     with gr.Row(elem_classes=["ll-evidence"]):
         for each, command in sorted(all_of_them, key=lambda pair: pair[0].order):
             with gr.Column(elem_classes=["ll-panel", "ll-proof"], min_width=300):
-                _html(f"<h2>{escape(each.theme)}</h2><p>{escape(each.finding)}</p>")
+                _html(f"<h2>{escape(each.theme)}</h2><p>{_said(each.finding)}</p>")
                 for chart in _drawn([each.figure]):
                     live.chart(f"e-{each.order}", each.figure.title, each.figure.hint, chart[1])
                 _html(_beside(each, command))
@@ -65,11 +65,16 @@ def _evidence(found: Sequence[Section]) -> None:
 def _beside(each: Evidence, command: str) -> str:
     """The paper's figure, ours, where that falls short, and the command."""
     return (
-        f"<dl><dt>{escape(PAPERS[each.paper].cited)}</dt><dd>{escape(each.published)}</dd>"
-        f"<dt>Here</dt><dd>{escape(each.ours)}</dd>"
-        f'<dt class="ll-short">Where it falls short</dt><dd>{escape(each.short)}</dd>'
+        f"<dl><dt>{escape(PAPERS[each.paper].cited)}</dt><dd>{_said(each.published)}</dd>"
+        f"<dt>Here</dt><dd>{_said(each.ours)}</dd>"
+        f'<dt class="ll-short">Where it falls short</dt><dd>{_said(each.short)}</dd>'
         f"<dt>Measured by</dt><dd><code>{escape(command)}</code></dd></dl>"
     )
+
+
+def _said(words: str) -> str:
+    """Escaped; no line ends between a number and its per cent."""
+    return escape(words).replace(" %", "\u00a0%")
 
 
 def _html(text: str) -> gr.HTML:

@@ -63,7 +63,7 @@ PRESETS = (
     Preset(
         "60 tokens",
         "counts down to 60 tokens and ends a sentence there",
-        RunSettings(prompt=STORY, method="ldpe", target=60, landing=LANDING, watch=WATCH),
+        RunSettings(prompt=STORY, method="ldpe", target=60, landing=LANDING, in_prompt=True, watch=WATCH),
     ),
     Preset(
         "Λ window 48",

@@ -68,7 +68,8 @@ class Logits:
     high: np.ndarray
 
 
-class Alternative(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Alternative:
     """A token that a step might have written: its text after the token before, "" for one that ends the response; its
     probability as drawn with, and the model's own."""
 

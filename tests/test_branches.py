@@ -141,7 +141,7 @@ def test_a_token_that_is_none_is_refused_in_a_sentence(whole, index, token):
 
 
 def test_the_end_cannot_be_chosen(whole):
-    ended = replace(whole.steps[0], alternatives=(whole.steps[0].alternatives[0]._replace(text=""),))
+    ended = replace(whole.steps[0], alternatives=(replace(whole.steps[0].alternatives[0], text=""),))
     with pytest.raises(ValueError, match="no such token"):
         Branch.of(Trace(ASKED, steps=[ended]), asking(1, ended.token))
 

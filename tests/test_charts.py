@@ -400,7 +400,7 @@ def test_text_only_grows_and_carries_markup_as_data():
     first = pieces(series)
     series.add(step(2, "\n</script>", None))
     second = pieces(series, first)
-    assert second[:2] == first == (series.run, ["<img src=x onerror=alert(1)>", 0.5, None, 1.2, None, False])
+    assert second[:2] == first == (series.run, ["<img src=x onerror=alert(1)>", 0.5, None, 1.2, None, False, False, []])
     assert len(second) == 3 and second[2][0] == "\n</script>"
 
 

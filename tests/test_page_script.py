@@ -17,7 +17,7 @@ NODE = shutil.which("node")
 @pytest.mark.skipif(NODE is None, reason="node is not installed")
 def test_the_page_s_script_is_sound_and_does_what_it_should(tmp_path):
     whole, parts = tmp_path / "whole.js", tmp_path / "page.js"
-    whole.write_text(live._page(), "utf-8")
+    whole.write_text(live.script(), "utf-8")
     parts.write_text("\n".join((live.PAGE / f"{part}.js").read_text("utf-8") for part in live.PARTS), "utf-8")
     tests = Path(__file__).with_name("page.test.mjs")
     for command in (["--check", whole], ["--test", tests]):

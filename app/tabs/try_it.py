@@ -144,7 +144,7 @@ def _question(asked: RunSettings) -> tuple[list[Any], gr.Button, gr.Button]:
 def _lanes() -> None:
     titles = {
         "asked": ("Asked in the prompt", "The model reads the length in its prompt, and is left alone with it."),
-        "steered": ("Steered by a countdown", "At every token the model is given how many are left."),
+        "steered": ("Steered by a countdown", "It reads the length too, and at every token it is given how many are left."),
     }
     with gr.Row(elem_classes=["ll-lanes"], equal_height=True):
         for lane, (title, hint) in titles.items():
@@ -195,13 +195,14 @@ def both(prompt: str, target: int, unit: Unit, finish: bool, adapters: Adapters)
 
 
 def steers(prompt: str, target: int, unit: Unit, finish: bool, adapters: Adapters) -> RunSettings:
-    """The settings of the lane that is steered. finish: whether it is to end with a sentence."""
+    """The settings of the lane that is steered, whose prompt says the length too. finish: whether it is to end with a
+    sentence."""
     plain = RunSettings(prompt=prompt)
     missing = adapters(plain.model)
     method = next(name for name in STEERS if not missing.get(name))
     return RunSettings(
         prompt=prompt, method=method, target=target, unit=unit, landing=presets.LANDING if finish else 0,
-        watch=presets.WATCH,
+        in_prompt=True, watch=presets.WATCH,
     )  # fmt: skip
 
 

@@ -18,7 +18,8 @@ class Ldpe(SignalMethod):
     order = 40
     recipe = (
         "{answers} --method ldpe --samples 5000 --out {counting}/ldpe",
-        "{answers} --method ldpe --start {counting}/ldpe {ending} --samples 2000 --out assets/adapters/ldpe",
+        "{answers} --method ldpe --start {counting}/ldpe {ending} --samples 2000 --out {stages}/match/ldpe",
+        "{whole} --method ldpe --start {stages}/match/ldpe --samples 1800 --out assets/adapters/ldpe",
     )
 
     def rows(self, response: Tensor, target: int | Tensor, width: int) -> Tensor:

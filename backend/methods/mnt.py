@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 RECIPE = (
-    "{limits} --method mnt_{kind} --start assets/adapters/{kind} --match 1 --samples 700 --curriculum limits "
+    "{limits} --method mnt_{kind} --start {start} --match 1 --samples 700 --curriculum limits "
     "--mnt-sigma 512 --mnt-most 1024 --rate 5e-4 --out assets/adapters/mnt_{kind}"
 )
 
@@ -38,7 +38,7 @@ class MntLdpe(MaxNewTokens):
     summary = "A limit that is not to be passed, by LDPE."
     order = 80
     counts = Ldpe
-    recipe = (RECIPE.replace("{kind}", "ldpe"),)
+    recipe = (RECIPE.replace("{kind}", "ldpe").replace("{start}", "{stages}/match/ldpe"),)
 
 
 class MntOrpe(MaxNewTokens):
@@ -47,4 +47,4 @@ class MntOrpe(MaxNewTokens):
     summary = "A limit that is not to be passed, by ORPE."
     order = 81
     counts = Orpe
-    recipe = (RECIPE.replace("{kind}", "orpe"),)
+    recipe = (RECIPE.replace("{kind}", "orpe").replace("{start}", "assets/adapters/orpe"),)

@@ -24,6 +24,11 @@ OPEN = (
 )
 DISTILL = f"-m backend distill --out {CORPUS} --questions 500 --turns 2 --prompts {{data}}/instructions.jsonl"
 TRAIN = f"-m backend train --data {CORPUS} --longest-prompt 76 {OWN}"
+SHORT = ".cache/training/short.jsonl"
+ENDED = (
+    f"-m backend train --data {SHORT} --longest-prompt 100 --longest 240 --budget 900 --curriculum whole --ended "
+    f"--said 0.5 --rate 6e-4 {OWN}"
+)
 LIMITS = f"-m backend train --data {WHOLE} --longest-prompt 300 --longest 640 {OWN}"
 LONG_TEXTS = f"-m backend train --preset long --rate 8e-4 --data {{data}}/longform.jsonl {OPEN}"
 RESPONSES = "--data {data}/responses.jsonl --samples 60 --shortest 2000"
@@ -31,12 +36,14 @@ ENDING = "--match 1 --curriculum long --rate 6e-4"
 # What the methods' own recipes name in braces.
 PARTS = {
     "answers": TRAIN, "limits": LIMITS, "long": LONG_TEXTS, "responses": RESPONSES, "ending": ENDING,
-    "counting": COUNTING, "stages": STAGES,
+    "counting": COUNTING, "stages": STAGES, "whole": ENDED,
 }  # fmt: skip
 ADAPTERS = (
     DISTILL,
     f"-m backend distill --out {WHOLE} --no-hints --turns 1 --longest 640 --questions 192 "
     "--prompts {data}/instructions.jsonl",
+    f"-m backend distill --out {SHORT} --questions 300 --turns 3 --longest 260 --prompts {{data}}/instructions.jsonl "
+    "--words 0 5 12 20 30 45 65 90 130",
     *(command.format(**PARTS) for method in methods for command in method.recipe),
 )
 SMOKE = (

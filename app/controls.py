@@ -173,7 +173,7 @@ def _length(parts: dict[str, Any], missing: Mapping[Any, str | None]) -> None:
         parts["in_prompt"] = gr.Checkbox(
             False,
             label="Say the length in the prompt too",
-            info="more answers come to an end; more repeat themselves too",
+            info="more answers come to an end",
             visible=False,
             elem_id="in_prompt",
         )

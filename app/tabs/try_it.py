@@ -144,7 +144,7 @@ def _question(asked: RunSettings) -> tuple[list[Any], gr.Button, gr.Button]:
 def _lanes() -> None:
     titles = {
         "asked": ("Asked in the prompt", "The model reads the length in its prompt, and is left alone with it."),
-        "steered": ("Steered by a countdown", "It reads the length too, and at every token it is given how many are left."),
+        "steered": ("Steered by a countdown", "It reads the length too, and at every token how many are left."),
     }
     with gr.Row(elem_classes=["ll-lanes"], equal_height=True):
         for lane, (title, hint) in titles.items():

@@ -48,6 +48,8 @@ NAMES = [
     named(method, landing, in_prompt)
     for method in CAUSAL for landing in (0, 1) for in_prompt in (False, True)
 ]  # fmt: skip
+# What the page opens on.
+TRIED = f"{FOLDER}ldpe_landing_in_prompt.json"
 # Those of the headlines.
 ADAPTERS = ("ldpe", "orpe")
 # One of them for each prompt, in turn: their number shares no factor with that of the kinds of prompts.
@@ -192,6 +194,13 @@ def _headlines(results: Results) -> Iterator[tuple[str, str]]:
         yield (
             f"Answers of the length asked for, and those that end as a reader accepts too (a cut at random: {chance})",
             ", ".join(cut),
+        )
+    tried = results[TRIED]["summary"]["validation"] if TRIED in results else None
+    if tried and tried["counted"] >= PROMPTS and tried["about_the_prompt"]:
+        yield (
+            "Answers as Try it steers them (landing, the length in the prompt too) that have their length and end "
+            "well, and after which the base model too would end",
+            "{}, {}".format(*(share_of(tried[key], tried["counted"]) for key in ("all_three", "answer_end"))),
         )
 
 

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -42,7 +42,7 @@ def named(method: Method, landing: int, in_prompt: bool) -> str:
 
 
 CAUSAL = [method.name for method in methods if method.causal]
-FOLDER = "joint_rate/validation/"
+FOLDER, TEST = "joint_rate/validation/", "joint_rate/test/"
 BASE = f"{FOLDER}none.json"
 NAMES = [
     named(method, landing, in_prompt)
@@ -84,7 +84,7 @@ class JointRate(Experiment):
     title = "Answers that have the length asked for and end well"
     question = "How many answers have the length asked for and end as a reader would accept?"
     order = 10
-    files = tuple(f"{FOLDER}{name}.json" for name in NAMES)
+    files = tuple(f"{folder}{name}.json" for folder in (FOLDER, TEST) for name in NAMES)
     resumes = True
     recipe = (
         *(f"backend evaluate joint_rate --method {name} --data {{data}} {{more}}" for name in CAUSAL),
@@ -129,24 +129,38 @@ class JointRate(Experiment):
         yield result
 
     def card(self, results: Results) -> Card:
-        rows, counted = [], 0
-        for name, found in results.items():
-            summary = found["summary"]["validation"]
-            counted = max(counted, summary["counted"])
-            shown = share_of(summary["all_three"])
-            rows.append(
-                [
-                    _named(name),
-                    f"{summary['counted']} of {summary['asked']}",
-                    shown if summary["about_the_prompt"] else f"{UNKNOWN} ({shown})",
-                    *(share_of(summary[key]) for key in ("length", "own_end", "real_end", "answer_end")),
-                    UNKNOWN if found["answers"][0]["limit"] else decimal(summary["mae"]),
-                ]
-            )
+        by_name, released = _of(FOLDER, results), _of(TEST, results)
+        counted = max((found["summary"]["validation"]["counted"] for found in by_name.values()), default=0)
         few = f" Fewer than {PROMPTS} prompts were asked: none of this is a headline." if counted < PROMPTS else ""
-        parts = [WORDS.strip() + few, table(COLUMNS, rows), _ends(results), _pairs(results)]
-        by_name = {name.removeprefix(FOLDER).removesuffix(".json"): found for name, found in results.items()}
-        return Card("\n\n".join(parts), evidence=[*evidence(by_name)], headlines=[*_headlines(results)])
+        parts = [WORDS.strip() + few, _rows(by_name, "validation")]
+        if released:
+            parts += ["The same of the test set, whose prompts were read once:", _rows(released, "test")]
+        validated = {name: found for name, found in results.items() if name.startswith(FOLDER)}
+        parts += [_ends(validated), _pairs(validated)]
+        return Card("\n\n".join(parts), evidence=[*evidence(by_name)], headlines=[*_headlines(validated)])
+
+
+def _of(folder: str, results: Results) -> dict[str, Result]:
+    """The results of one set of prompts, by their names."""
+    found = {name: result for name, result in results.items() if name.startswith(folder)}
+    return {name.removeprefix(folder).removesuffix(".json"): result for name, result in found.items()}
+
+
+def _rows(results: Mapping[str, Result], split: Split) -> str:
+    rows = []
+    for name, found in results.items():
+        summary = found["summary"][split]
+        shown = share_of(summary["all_three"])
+        rows.append(
+            [
+                name.replace("_", " "),
+                f"{summary['counted']} of {summary['asked']}",
+                shown if summary["about_the_prompt"] else f"{UNKNOWN} ({shown})",
+                *(share_of(summary[key]) for key in ("length", "own_end", "real_end", "answer_end")),
+                UNKNOWN if found["answers"][0]["limit"] else decimal(summary["mae"]),
+            ]
+        )
+    return table(COLUMNS, rows)
 
 
 def _answered(

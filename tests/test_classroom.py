@@ -12,6 +12,7 @@ import pytest
 from playwright.sync_api import expect
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
+from test_app_browser import LONG
 from visiting import API, PATIENCE, Visitor, eventually
 
 from app import __main__ as app
@@ -29,6 +30,7 @@ from backend.models.adapters import available
 from backend.models.pool import Models
 
 ADDRESS = "http://192.0.2.7:7860"
+expect.set_options(timeout=LONG)
 
 
 def pair() -> list[View]:
@@ -73,6 +75,16 @@ def test_a_class_has_an_end(opened, monkeypatch):
     assert [opened.joins(opened.code, name, name)[0] for name in "aba"] == [True, True, True]
     joined, words = opened.joins(opened.code, "c", "c")
     assert not joined and "full" in words
+
+
+def test_pages_that_are_loaded_anew_are_not_kept_for_good(opened, monkeypatch):
+    monkeypatch.setattr(room, "PAGES", 3)
+    for number in range(9):
+        assert opened.joins(opened.code, f"page {number}", "browser")[0]
+    assert len(opened._sessions) == 3 and opened.shown()["students"] == 1
+    opened.ended("page 8", pair())
+    opened.ended("page 0", pair())
+    assert len(opened.shown()["dots"]) == 2
 
 
 def test_each_lane_becomes_a_dot_with_the_prediction_that_it_answers(opened):
@@ -203,7 +215,7 @@ def test_a_students_prediction_and_run_are_seen_on_the_teachers_screen(taught, b
 
     def visits(**options):
         page = browser.new_context(**options).new_page()
-        page.set_default_timeout(PATIENCE * 1000)
+        page.set_default_timeout(LONG)
         page.on("console", lambda message: message.type == "error" and problems.append(message.text))
         page.on("pageerror", lambda error: problems.append(str(error)))
         return page
@@ -219,7 +231,7 @@ def test_a_students_prediction_and_run_are_seen_on_the_teachers_screen(taught, b
     student.locator(".ll-lesson input[type=range]").fill("75")
     student.get_by_text("That is my guess").click()
     student.get_by_text("Run it").click()
-    expect(teacher.locator("#count")).to_have_text("1 student, 2 runs", timeout=PATIENCE * 1000)
+    expect(teacher.locator("#count")).to_have_text("1 student, 2 runs")
     expect(teacher.locator("#question")).to_contain_text("How many will it write?")
     expect(teacher.locator("#lengths .scatterlayer .point")).to_have_count(2)
     assert [one.number for made in taught.room._predictions.values() for one in made] == [75]

@@ -10,8 +10,10 @@ from playwright.sync_api import expect
 from app import player, presets
 from backend.record.trace import Trace
 from backend.settings import RunSettings
+from tests.test_app_browser import LONG
 from tests.test_trace import make_run
 
+expect.set_options(timeout=LONG)
 HOSTILE = "</script><img src=x onerror=alert(1)>\u2028{scene}<b>"
 
 
@@ -59,7 +61,7 @@ def test_a_run_without_a_target_has_no_flag(opened):
 def test_hostile_text_stays_text(opened):
     trace = make_run(2, prompt=HOSTILE, texts=[HOSTILE, "."])
     page = opened(trace, reduced_motion="reduce")
-    expect(page.locator(".ll-saying")).to_have_text(re.compile(re.escape("onerror=alert(1)>")), timeout=60_000)
+    expect(page.locator(".ll-saying")).to_have_text(re.compile(re.escape("onerror=alert(1)>")))
     assert page.locator("img").count() == 0
     assert HOSTILE[:20] in page.locator("h2").inner_text()
 

@@ -14,6 +14,8 @@ from app.view import View
 # Signs that nobody mistakes for another.
 SIGNS, LENGTH = "ABCDEFGHJKMNPQRSTUVWXYZ23456789", 5
 STUDENTS = 500
+# Pages that are known: each that is loaded anew is another one.
+PAGES = 4 * STUDENTS
 # Dots and predictions of one student; the oldest go.
 KEPT = 40
 
@@ -71,6 +73,8 @@ class Room:
                 return False, f"The class is full: {STUDENTS} students are in it."
             student = self._students.setdefault(known, len(self._students) + 1)
             self._sessions[session] = student
+            if len(self._sessions) > PAGES:
+                del self._sessions[next(iter(self._sessions))]
             self.version += 1
         return True, (
             f"You are student {student} of the class {self.code}: your runs and predictions become dots on the "

@@ -214,7 +214,7 @@ def _headlines(results: Results) -> Iterator[tuple[str, str]]:
         yield (
             "Answers as Try it steers them (landing, the length in the prompt too) that have their length and end "
             "well, and after which the base model too would end",
-            "{}, {}".format(*(share_of(tried[key], tried["counted"]) for key in ("all_three", "answer_end"))),
+            "{}, ended {}".format(*(share_of(tried[key], tried["counted"]) for key in ("all_three", "answer_end"))),
         )
 
 

@@ -11,5 +11,4 @@ from app.lessons.lesson import Lesson
 @cache
 def lessons() -> dict[str, Lesson]:
     """By the names of their files."""
-    found = [Lesson.read(path) for path in Path(__file__).parent.glob("*.toml")]
-    return {lesson.name: lesson for lesson in sorted(found, key=lambda each: (each.order, each.name))}
+    return Lesson.folder(Path(__file__).parent)

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import tomllib
-from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
+
+from app.toml_file import Part, TomlFile
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Predict(_Part):
+class Predict(Part):
     """A question before the run: a number from least to most, or one of some choices, of which `right` is the index of
     the one that comes true."""
 
@@ -33,7 +29,7 @@ class Predict(_Part):
         return self
 
 
-class Run(_Part):
+class Run(Part):
     """What is run. tab: where; settings: of that tab's boxes, by their names, the others as the page opens with them.
 
     words: what will happen. result: where the page shows the number that was to be predicted, as a CSS selector.
@@ -45,27 +41,25 @@ class Run(_Part):
     result: str = ""
 
 
-class Check(_Part):
+class Check(Part):
     """A question after the run, and its answer."""
 
     question: str
     answer: str
 
 
-class Teacher(_Part):
+class Teacher(Part):
     """say: what to tell the class. expect: what the runs show, with ranges: other processors round otherwise."""
 
     say: str
     expect: str
 
 
-class Lesson(_Part):
+class Lesson(TomlFile):
     """A lesson, as its file has it. minutes: with a class. idea: what it is about, in a sentence. misconception: what
     it takes away."""
 
-    name: str
     title: str
-    order: int
     minutes: int = Field(ge=1)
     idea: str
     predict: Predict
@@ -74,11 +68,3 @@ class Lesson(_Part):
     check: Check
     misconception: str
     teacher: Teacher
-
-    @classmethod
-    def read(cls, path: Path) -> Lesson:
-        """A lesson's TOML file. Raises ValueError that names the file where it is none."""
-        try:
-            return cls(name=path.stem, **tomllib.loads(path.read_text("utf-8")))
-        except (tomllib.TOMLDecodeError, ValidationError) as error:
-            raise ValueError(f"{path.name} is no lesson: {error}") from error

@@ -11,5 +11,4 @@ from app.scenes.scene import Scene
 @cache
 def scenes() -> dict[str, Scene]:
     """By the names of their files."""
-    found = [Scene.read(path) for path in Path(__file__).parent.glob("*.toml")]
-    return {scene.name: scene for scene in sorted(found, key=lambda each: (each.order, each.name))}
+    return Scene.folder(Path(__file__).parent)

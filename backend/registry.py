@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from functools import cached_property
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from backend.refused import Refused
 
@@ -42,6 +42,11 @@ class Registry(Generic[T]):
             known = f"did you mean {' or '.join(near)}?" if near else f"use one of {', '.join(self.names())}"
             raise Refused(f"there is no {self._noun} {name!r}: {known}") from None
 
+    def alone(self, name: str) -> T:
+        """The entry whose module has its name, without importing the others. ImportError where there is none."""
+        entry: T = next(kind for kind in self._kinds(f"{self._package}.{name}") if kind.name == name)()
+        return entry
+
     def get(self, name: str) -> T | None:
         """The entry of that name, None where there is none."""
         return self._entries.get(name)
@@ -60,16 +65,17 @@ class Registry(Generic[T]):
 
     @cached_property
     def _entries(self) -> dict[str, T]:
-        found: dict[str, type[T]] = {}
+        found: dict[str, Any] = {}
         for module in iter_modules(import_module(self._package).__path__, f"{self._package}."):
-            for kind in vars(import_module(module.name)).values():
-                if not self._registers(kind, module.name):
-                    continue
+            for kind in self._kinds(module.name):
                 if kind.name in found:
                     raise TypeError(f"{kind.__module__} and {found[kind.name].__module__} both name a {kind.name!r}")
                 found[kind.name] = kind
         ordered = sorted(found, key=lambda name: (getattr(found[name], "order", 0), name))
         return {name: found[name]() for name in ordered}
+
+    def _kinds(self, module: str) -> list[Any]:
+        return [kind for kind in vars(import_module(module)).values() if self._registers(kind, module)]
 
     def _registers(self, kind: object, module: str) -> bool:
         return (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -230,3 +232,12 @@ def test_markup_in_a_scene_stays_text(visit):  # noqa: F811
     for part in ("h2", ".ll-look", ".ll-saying", ".ll-said h3"):
         expect(page.locator(f".ll-present {part}")).to_have_text(HOSTILE)
     assert page.locator(".ll-present img, .ll-present script").count() == 0
+
+
+def test_the_page_begins_without_experiments_that_it_does_not_show():
+    """They import what is long to import."""
+    begun = "import sys, app.page; from app.present import playable; playable(); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", begun], capture_output=True, text=True, check=True, timeout=300)
+    modules = {*done.stdout.split()}
+    assert "backend.evaluation.experiments.perplexity" in modules
+    assert not modules & {"backend.evaluation.experiments.multiple_choice", "lm_eval", "peft"}

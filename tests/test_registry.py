@@ -84,3 +84,12 @@ def test_two_of_one_name_are_a_mistake(orchard):
     (orchard / "zest.py").write_text(LEMON)
     with pytest.raises(TypeError, match=r"orchards.zest and orchards.lemon both name a 'lemon'"):
         Registry("orchards", Fruit).names()
+
+
+def test_one_is_had_alone_by_its_module(orchard):
+    fruits = Registry("orchards", Fruit)
+    assert fruits.alone("lemon").taste() == "sour"
+    (orchard / "quince.py").write_text("raise ImportError('not asked for')")
+    assert Registry("orchards", Fruit).alone("lemon").name == "lemon"
+    with pytest.raises(ImportError):
+        fruits.alone("plum")

@@ -65,8 +65,9 @@ def sections(folder: Path = RESULTS, link: str = "") -> list[Section]:
 
 
 def section(name: str, folder: Path = RESULTS, link: str = "") -> Section:
-    """That of one experiment."""
-    return _section(experiments[name], read(folder, experiments[name]), link)
+    """That of one experiment, whose module has its name; the others are not imported."""
+    experiment = experiments.alone(name)
+    return _section(experiment, read(folder, experiment), link)
 
 
 def headlines(folder: Path = RESULTS) -> str:

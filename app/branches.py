@@ -38,7 +38,7 @@ class Branch:
         index, token = given.get("index"), given.get("token")
         step = trace.steps[index - 1] if isinstance(index, int) and 1 <= index <= len(trace.steps) else None
         found = next((each for each in (step and step.alternatives) or () if each.token == token), None)
-        if step is None or found is None or not found.text:
+        if step is None or found is None or found.ends:
             raise Refused("there is no such token to go on from: choose one of those that the answer shows")
         settings, aim = trace.settings, step.wanted
         if aim is not None and settings.bound and aim != settings.goal:
@@ -73,6 +73,11 @@ def branches_of(tree: Tree) -> Any:
     return gr.update(choices=list(tree), value=next(reversed(tree), None), visible=len(tree) > 1)
 
 
+def holds(tree: Tree, trace: Trace | None) -> bool:
+    """Whether an answer is one of the tree."""
+    return any(trace is one for one in tree.values())
+
+
 def stands(trace: Trace | None, tree: Tree) -> Any:
     """An update of the same buttons, which stand below one of their answers alone."""
-    return gr.skip() if any(trace is one for one in tree.values()) else gr.update(visible=False)
+    return gr.skip() if holds(tree, trace) else gr.update(visible=False)

@@ -70,13 +70,14 @@ class Logits:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """A token that a step might have written: its text after the token before, "" for one that ends the response; its
-    probability as drawn with, and the model's own."""
+    """A token that a step might have written: what it says by itself; its probability as drawn with, and the model's
+    own; whether it ends the response."""
 
     token: int
     text: str
     p: float
     p_model: float
+    ends: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,8 @@ from backend.serving.followed_run import FollowedRun
 from backend.steps import Resumed, Written
 from backend.text.sentences import final
 from backend.text.units import tolerance
+from tests.conftest import VOCAB
+from tests.test_training import tiny_loaded
 
 ASKED = RunSettings(prompt="Why is the sky blue?", max_new_tokens=10)
 WAYS = {
@@ -56,7 +58,7 @@ def whole(engine) -> Trace:
 
 def other(step: Step):
     """The likeliest token that was not written there."""
-    return next(each for each in step.alternatives if each.token != step.token and each.text)
+    return next(each for each in step.alternatives if each.token != step.token and not each.ends)
 
 
 def test_alternatives_are_the_models_likeliest_in_order(whole):
@@ -68,13 +70,13 @@ def test_alternatives_are_the_models_likeliest_in_order(whole):
         assert entropy <= step.spread + 1e-4
 
 
-def test_the_end_is_an_alternative_without_text(engine):
+def test_the_end_is_an_alternative_that_says_so(engine):
     asked = ASKED.model_copy(update={"method": "ldpe", "target": 9, "max_new_tokens": 40})
     written = tuple(Written(step.token, step.wanted) for step in made(engine, asked).steps)
     # Another token where it would have ended.
     first = made(engine, asked, resumed=Resumed(written, then=5)).steps[0]
-    assert first.alternatives[0].text == "" and first.alternatives[0].p == pytest.approx(first.p_eos)
-    assert all(each.text for each in first.alternatives[1:])
+    assert first.alternatives[0].ends and first.alternatives[0].p == pytest.approx(first.p_eos)
+    assert not any(each.ends for each in first.alternatives[1:])
 
 
 def test_a_run_without_probes_has_none(engine):
@@ -141,7 +143,7 @@ def test_a_token_that_is_none_is_refused_in_a_sentence(whole, index, token):
 
 
 def test_the_end_cannot_be_chosen(whole):
-    ended = replace(whole.steps[0], alternatives=(replace(whole.steps[0].alternatives[0], text=""),))
+    ended = replace(whole.steps[0], alternatives=(replace(whole.steps[0].alternatives[0], ends=True),))
     with pytest.raises(ValueError, match="no such token"):
         Branch.of(Trace(ASKED, steps=[ended]), asking(1, ended.token))
 
@@ -210,3 +212,17 @@ def test_a_token_is_chosen_on_the_page_and_both_answers_are_kept(visit):  # noqa
     expect(text).to_have_text(before)
     page.locator("#branches label").last.click()
     expect(text).to_have_text(after)
+
+
+def test_only_the_end_is_called_so_whatever_a_token_says_by_itself(monkeypatch):
+    """A space alone says nothing in many tokenizers, and ends nothing."""
+    monkeypatch.setattr("backend.inference.causal_run.ALTERNATIVES", VOCAB)
+    loaded = tiny_loaded()
+    monkeypatch.setattr(loaded.tokenizer, "batch_decode", lambda rows: ["" for _ in rows])
+    models = Models()
+    monkeypatch.setattr(models, "load", lambda *given, **more: loaded)
+    asked = RunSettings(prompt="abc", max_new_tokens=3, precision="fp32")
+    steps = [event for event in Lab(models).stream(asked) if isinstance(event, Step)]
+    assert steps and all({each.token for each in step.alternatives if each.ends} == {2} for step in steps)
+    space = next(each for each in steps[0].alternatives if not each.ends)
+    assert Branch.of(Trace(asked, steps=steps), asking(1, space.token)).then == space.token

@@ -10,7 +10,7 @@ from typing import Any, Final
 import gradio as gr
 
 from app import charts, controls, live, model, presets, replay, toasts, veil
-from app.branches import WHOLE, Branch, Tree, branches_of, grown, stands
+from app.branches import WHOLE, Branch, Tree, branches_of, grown, holds, stands
 from app.buttons import QUIET, Buttons, Start
 from app.controls import Form
 from app.exports import EXPORTS, exporter
@@ -192,7 +192,7 @@ def _generation(parts: Parts, lab: Any, runs: Runs, first: Trace | None) -> None
             if (shown := trace or first) is None:
                 raise Refused("there is no answer to go on from yet: press Generate")
             branch = Branch.of(shown, asked)
-            begun = tree if any(shown is one for one in tree.values()) else {WHOLE: shown}
+            begun = tree if holds(tree, shown) else {WHOLE: shown}
             yield from written(request.session_hash, branch.settings, past, begun, branch)
         except Exception as error:
             yield refused(error)

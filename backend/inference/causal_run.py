@@ -275,7 +275,7 @@ class CausalRun:
         tokens = [token for token, *_ in choice.likeliest]
         texts = self.response.tokenizer.batch_decode([[token] for token in tokens])
         return tuple(
-            Alternative(token, "" if token in self.chooser.ends else text, p, own)
+            Alternative(token, text, p, own, token in self.chooser.ends)
             for (token, p, own), text in zip(choice.likeliest, texts, strict=True)
         )
 

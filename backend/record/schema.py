@@ -209,6 +209,7 @@ class AlternativeRecord(Record):
     text: str
     p: Probability
     p_model: Probability
+    ends: bool = False
 
 
 class StepRecord(Record):

@@ -1,6 +1,6 @@
 // The text: pieces that only become more, the first the run's number, each other
 // [text, p, the model's own p, spread, remaining, whether it is thinking, whether a person chose it, the likeliest tokens
-// there as [id, text, the model's own p]]. With a trigger another of these can be chosen: the value then says which.
+// there as [id, text, the model's own p, whether it ends the response]]. With a trigger another of these can be chosen: the value then says which.
 // A value is [known, more], both counted in pieces; only what is new is added to the page, as text, never as markup.
 function response(element, props, trigger) {
   const root = element.querySelector(".ll-response");
@@ -71,12 +71,12 @@ function response(element, props, trigger) {
     const list = document.createElement("div");
     list.className = "ll-others";
     list.append(trigger ? "the model's likeliest here; choose one to go on from it:" : "the model's likeliest here:");
-    for (const [token, words, own] of likeliest) {
+    for (const [token, words, own, ends] of likeliest) {
       const one = document.createElement(trigger ? "button" : "span");
-      one.append(Object.assign(document.createElement("b"), { textContent: words ? visible(words) : "(the end)" }), ` ${(100 * own).toPrecision(2)} %`);
+      one.append(Object.assign(document.createElement("b"), { textContent: ends ? "(the end)" : visible(words) || "(joins the next token)" }), ` ${(100 * own).toPrecision(2)} %`);
       if (trigger) {
         one.type = "button";
-        one.disabled = underway || !words || words === span.textContent;
+        one.disabled = underway || ends || words === span.textContent;
         one.addEventListener("click", () => goOn(span, token));
       }
       list.append(one);

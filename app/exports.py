@@ -10,8 +10,10 @@ import gradio as gr
 
 from app import player, toasts
 from app.store import Store
+from app.view import sentence
 from app.visitors import visitor
 from backend.record.trace import Trace
+from backend.refused import Refused
 
 EXPORTS = {"JSON": ".json", "CSV": ".csv", "Python": ".py", "Notebook": ".ipynb", "HTML": ".html"}
 
@@ -35,6 +37,8 @@ def exporter(name: str, first: Trace | None, store: Store) -> Callable[[Trace | 
         owner = visitor(request.request.scope).owner if request.request else ""
         try:
             return store.write(f"length-lab-run{EXPORTS[name]}", made(), owner)
+        except Refused as error:
+            raise toasts.refusal(sentence(error), "Nothing was exported") from error
         except OSError as error:
             log.error("an export failed", exc_info=error)
             words = "The lab has no room for the file: try again in a few minutes."

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 
+import gradio as gr
 import pytest
 from playwright.sync_api import expect
 
 from app import player, presets
+from app.exports import exporter
 from backend.record.trace import Trace
 from backend.settings import RunSettings
 from tests.test_app_browser import LONG
@@ -69,3 +72,10 @@ def test_hostile_text_stays_text(opened):
 def test_a_run_that_wrote_nothing_is_refused():
     with pytest.raises(ValueError, match="press Generate"):
         player.page(Trace(RunSettings(prompt="x")))
+
+
+def test_an_export_that_cannot_be_made_is_refused_in_a_sentence(caplog):
+    export = exporter("HTML", Trace(RunSettings(prompt="x")), SimpleNamespace(write=None))
+    with pytest.raises(gr.Error, match="press Generate"):
+        export(None, SimpleNamespace(request=None))
+    assert not caplog.records

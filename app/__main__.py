@@ -38,8 +38,8 @@ from backend.settings import RunSettings
 
 # Runs at the same time, and what says that the cluster is this machine's own.
 CONCURRENCY, LOCAL = 8, "local"
-# All addresses of this machine, which a class on its network needs.
-EVERYWHERE = "0.0.0.0"
+# Bound to it, the lab is reached by all addresses of this machine, as a class on its network needs.
+ANY_ADDRESS = "0.0.0.0"
 
 
 def make(names: Sequence[str], concurrency: int = 1) -> page.Page:
@@ -147,7 +147,7 @@ def main() -> None:
     limits, share = options.of(Limits, given), given.share == "yes"
     room = Room() if given.classroom else None
     runs, deployment = Runs(room.ended) if room else Runs(), options.of(Deployment, given)
-    host = given.host or os.environ.get("GRADIO_SERVER_NAME") or (EVERYWHERE if room else None)
+    host = given.host or os.environ.get("GRADIO_SERVER_NAME") or (ANY_ADDRESS if room else None)
     log.bound(int(limits.log_kb * 1000))
     try:
         lab = Lab(Models(_names(given)))
@@ -162,7 +162,7 @@ def main() -> None:
             limits = limits.behind_proxy()
         served = serve(demo, host, given.port, share, quiet=False, sites=sites, limits=limits)
         if room:
-            demo.reached = addresses.reached(given.host, urlsplit(served).port or given.port)
+            demo.reached = addresses.reached(host, urlsplit(served).port or given.port)
             print(addresses.announced(room, demo.reached), flush=True)
         if backend is None:
             _warm(lab)

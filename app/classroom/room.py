@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, NamedTuple
 
 from app.runway import ending
@@ -51,7 +51,7 @@ class Room:
     """A class that is open. code: opens the lab as a student. secret: opens the teacher's screen."""
 
     def __init__(self) -> None:
-        self.code = "".join(secrets.choice(SIGNS) for _ in range(LENGTH))
+        self.code = _code()
         self.secret = secrets.token_urlsafe(16)
         # Of what the teacher's screen shows: another one is worth reading.
         self.version = 0
@@ -107,7 +107,9 @@ class Room:
         """Takes a dot from the screen, or puts it back."""
         with self._lock:
             for student, dots in self._dots.items():
-                self._dots[student] = [_turned(dot) if dot.number == number else dot for dot in dots]
+                self._dots[student] = [
+                    replace(dot, hidden=not dot.hidden) if dot.number == number else dot for dot in dots
+                ]
             self.version += 1
 
     def shown(self) -> dict[str, Any]:
@@ -130,14 +132,14 @@ class Room:
     def close(self) -> None:
         """Forgets everything; another class begins, with another code."""
         with self._lock:
-            self.code = "".join(secrets.choice(SIGNS) for _ in range(LENGTH))
+            self.code = _code()
             for kept in (self._students, self._sessions, self._predictions, self._answered, self._dots):
                 kept.clear()
             self.version += 1
 
 
-def _turned(dot: Dot) -> Dot:
-    return Dot(**asdict(dot) | {"hidden": not dot.hidden})
+def _code() -> str:
+    return "".join(secrets.choice(SIGNS) for _ in range(LENGTH))
 
 
 def _dot(number: int, student: int, view: View, answered: Prediction) -> Dot:

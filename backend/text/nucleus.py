@@ -1,4 +1,4 @@
-"""Top-p (nucleus) sampling: transformers' own choice of tokens, in a quarter of its time."""
+"""Top-p (nucleus) sampling: transformers' own choice of tokens, in less time."""
 
 from __future__ import annotations
 

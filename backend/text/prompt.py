@@ -80,7 +80,12 @@ def planned(settings: RunSettings) -> str:
     wanted = settings.goal
     if settings.goal_unit != "words":
         wanted = max(1, round(in_tokens(wanted, settings.goal_unit) / EXPECTED["words"].tokens))
-    return f"{settings.prompt}\n\nAnswer in {'at most' if settings.limited else 'about'} {counted(wanted, 'words')}."
+    return f"{settings.prompt}\n\n{in_words(wanted, settings.limited)}"
+
+
+def in_words(count: int, limited: bool = False) -> str:
+    """The sentence that asks for so many words."""
+    return f"Answer in {'at most' if limited else 'about'} {counted(count, 'words')}."
 
 
 def _begins(tokenizer: PreTrainedTokenizerBase, head: str, ids: list[int]) -> int:

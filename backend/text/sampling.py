@@ -66,11 +66,10 @@ class Chooser:
         spread = -torch.dot(p_own, own.clamp_min(-1e4))
         shaped = self._shaped(scores, read, goal)
         p = torch.softmax(shaped, -1)
-        if planned is not None:
-            self.skip(len(p))
-        token = self._next(shaped, p) if planned is None else planned
+        drawn = self._next(shaped, p)
+        token = drawn if planned is None else planned
         ending, ending_own = float(p[self.ends].sum()), float(p_own[self.ends].sum())
-        best = p_own.topk(min(others, len(p_own))).indices if others else torch.empty(0, dtype=torch.long)
+        best = p_own.topk(min(others, len(p_own))).indices
         likeliest = tuple(zip(best.tolist(), p[best].tolist(), p_own[best].tolist(), strict=True))
         return Choice(token, float(p[token]), ending, float(spread), float(p_own[token]), ending_own, likeliest)
 

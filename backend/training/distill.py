@@ -28,7 +28,8 @@ from backend.record import jsonlines
 from backend.record.provenance import provenance
 from backend.record.results import keep, resumed
 from backend.refused import Refused
-from backend.settings import RunSettings, counted
+from backend.settings import RunSettings
+from backend.text.prompt import in_words
 from backend.text.sentences import sentence_lengths
 from backend.training.data import prompt_ids
 from backend.training.ends import all_ends
@@ -48,7 +49,7 @@ def words_hint(words: int) -> str:
     """A hint that asks for so many words, 0 for none. ValueError below that."""
     if words < 0:
         raise Refused(f"--words {words}: give numbers from 0, which asks for no length")
-    return f"Answer in about {counted(words, 'words')}." if words else ""
+    return in_words(words) if words else ""
 
 
 @dataclass(frozen=True)

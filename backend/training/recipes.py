@@ -1,8 +1,8 @@
 """How the adapters in assets/ are made anew: an hour and more each on two cores.
 
-What is there was made from corpora that were stopped at 886 answers (213 for limits), in more stages, with fewer
-prompts and documents; cards hold the commands, that of the last stage. The data's folder has instructions.jsonl,
-longform.jsonl and responses.jsonl.
+What is there was made from corpora that were stopped at 886 answers (213 for limits, 1,001 short ones), in more
+stages, with fewer prompts and documents; cards hold the commands, that of the last stage. The data's folder has
+instructions.jsonl, longform.jsonl and responses.jsonl.
 """
 
 from __future__ import annotations

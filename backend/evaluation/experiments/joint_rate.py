@@ -49,7 +49,7 @@ NAMES = [
     for method in CAUSAL for landing in (0, 1) for in_prompt in (False, True)
 ]  # fmt: skip
 # What the page opens on.
-TRIED = f"{FOLDER}ldpe_landing_in_prompt.json"
+TRIED = named("ldpe", 8, True)
 # Those of the headlines.
 ADAPTERS = ("ldpe", "orpe")
 # One of them for each prompt, in turn: their number shares no factor with that of the kinds of prompts.
@@ -135,9 +135,8 @@ class JointRate(Experiment):
         parts = [WORDS.strip() + few, _rows(by_name, "validation")]
         if released:
             parts += ["The same of the test set, whose prompts were read once:", _rows(released, "test")]
-        validated = {name: found for name, found in results.items() if name.startswith(FOLDER)}
-        parts += [_ends(validated), _pairs(validated)]
-        return Card("\n\n".join(parts), evidence=[*evidence(by_name)], headlines=[*_headlines(validated)])
+        parts += [_ends(by_name), _pairs(by_name)]
+        return Card("\n\n".join(parts), evidence=[*evidence(by_name)], headlines=[*_headlines(by_name)])
 
 
 def _of(folder: str, results: Results) -> dict[str, Result]:
@@ -196,7 +195,7 @@ def _answered(
 
 def _headlines(results: Results) -> Iterator[tuple[str, str]]:
     """Shares of the shipped adapters' answers that meet their length, and that end well too."""
-    shipped = {name: results[file] for name in ADAPTERS if (file := f"{FOLDER}{name}.json") in results}
+    shipped = {name: results[name] for name in ADAPTERS if name in results}
     summaries = {name: found["summary"]["validation"] for name, found in shipped.items()}
     counts = {name: row["counted"] for name, row in summaries.items() if row["counted"] >= PROMPTS}
     cut = [
@@ -252,7 +251,7 @@ def beside(found: Result, base: Result) -> Beside:
 
 def _pairs(results: Results) -> str:
     """Every row beside the base model."""
-    base = results.get(BASE)
+    base = results.get("none")
     others = {name: found for name, found in results.items() if found is not base}
     if not base or not others:
         return ""
@@ -261,7 +260,8 @@ def _pairs(results: Results) -> str:
     for name, found in others.items():
         pair = beside(found, base)
         gain = estimate(pair.gain, pair.prompts, "prompts", points)
-        rows.append([_named(name), gain, f"{pair.only}", f"{pair.base_only}", figure(pair.p), pair.apart(tests)])
+        counts = [f"{pair.only}", f"{pair.base_only}"]
+        rows.append([name.replace("_", " "), gain, *counts, figure(pair.p), pair.apart(tests)])
     words = (
         "Conditions 1 to 3 beside `none`, the base model, on the same prompts, in points; an `mnt` row beside the base "
         f"model held to the same limit. Of {tests} tests at once a row is distinguished where McNemar's exact p is "
@@ -273,7 +273,7 @@ def _pairs(results: Results) -> str:
 
 
 def _ends(results: Results) -> str:
-    base = results.get(BASE)
+    base = results.get("none")
     if not base:
         return ""
     summary: Result = base["summary"]["validation"]
@@ -283,7 +283,3 @@ def _ends(results: Results) -> str:
         f"{complete} that it ended by 60 tokens beyond the target, {share_of(summary['base_ended'])} of all "
         f"{summary['counted']}. Chance, conditions 1 and 3 at a random cut of its text: {share_of(summary['chance'])}."
     )
-
-
-def _named(file: str) -> str:
-    return file.removeprefix(FOLDER).removesuffix(".json").replace("_", " ")

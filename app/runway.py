@@ -9,6 +9,7 @@ import orjson
 
 from app.charts.drawing import signed
 from app.series import RunSeries, sample
+from backend.methods import methods
 from backend.settings import RunSettings, counted
 from backend.steps import Finish
 from backend.text.sentences import final, sentences
@@ -37,7 +38,8 @@ def encode(runs: Sequence[RunSeries], frame: int = 0) -> str:
 
 def ending(finish: Finish, settings: RunSettings) -> tuple[str, str]:
     """How an answer ended, as the page's figures name it and in a few words: 'good' is a whole sentence that the model
-    ended itself, within the tolerance of the target."""
+    ended itself, within the tolerance of the target. A count can put a full stop after half a thought, so a model that
+    was steered is believed only where a search has asked the base model."""
     if finish.reason == "error":
         return "bad", "failed"
     if finish.reason == "stopped":
@@ -47,7 +49,13 @@ def ending(finish: Finish, settings: RunSettings) -> tuple[str, str]:
     if not final(finish.text):
         return "bad", "amid a sentence"
     near = finish.error is None or abs(finish.error) <= tolerance(settings.goal, settings.goal_unit)
-    return "good" if near else "bad", "with a sentence"
+    if not near:
+        return "bad", "with a sentence"
+    if finish.landed:
+        return ("good", "with a sentence") if finish.own_end else ("", "with a sentence, by force")
+    method = methods[settings.method]
+    led = settings.steered and (method.adapter or method.writes_end)
+    return ("", "with a full stop, unchecked") if led else ("good", "with a sentence")
 
 
 def sentence_ends(run: RunSeries) -> list[int]:

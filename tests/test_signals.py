@@ -513,6 +513,18 @@ def test_bad_contexts_are_refused(prompts, targets, pads):
         SignalContext(settings_of("ldpe"), prompts, targets, pads)
 
 
+def test_with_slack_a_target_is_shown_as_the_longest_length_that_it_accepts_and_an_end_as_itself():
+    context = SignalContext(dataclasses.replace(settings_of("ldpe"), slack=True), [4], [50])
+    exact = SignalContext(settings_of("ldpe"), [4], [53])
+    assert torch.equal(context.rows(9, 32, torch.device("cpu")), exact.rows(9, 32, torch.device("cpu")))
+    context.retarget(200)
+    exact.retarget(210)
+    assert torch.equal(context.rows(9, 32, torch.device("cpu")), exact.rows(9, 32, torch.device("cpu")))
+    context.end_at(60)
+    exact.retarget(60)
+    assert torch.equal(context.rows(9, 32, torch.device("cpu")), exact.rows(9, 32, torch.device("cpu")))
+
+
 def test_a_target_below_one_is_refused():
     with pytest.raises(ValueError):
         SignalContext(settings_of("ldpe"), [1], [5]).retarget(0)

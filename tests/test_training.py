@@ -23,6 +23,7 @@ from backend.inference.embedding import SignalContext, signalling
 from backend.inference.embedding import attach as attach_signal
 from backend.inference.model_runner import Runner
 from backend.inference.signal import signal_rows
+from backend.methods.signal import SignalSettings
 from backend.models.adapters import Adapter
 from backend.models.capabilities import describe
 from backend.models.pool import Loaded
@@ -31,6 +32,7 @@ from backend.record import jsonlines
 from backend.settings import RunSettings
 from backend.splits import prompts as split_prompts
 from backend.text.prompt import token_ids
+from backend.text.units import tolerance
 from backend.training import distill as distilling
 from backend.training import train as training
 from backend.training.command import _hub
@@ -235,6 +237,32 @@ def test_responses_that_ended_by_themselves_are_left_whole_as_often_as_asked():
     assert {len(row.response) for row in rows if row.prompt == (1,)} == {20}
     assert {len(row.response) for row in rows if row.prompt == (2,)} == {4, 9}
     assert all(len(row.response) <= 9 for batch in batches(given, 9, 9, random.Random(0), whole=1.0) for row in batch)
+
+
+def test_with_slack_each_answer_is_given_targets_that_it_meets():
+    given = [Sample(f"{n}", (1,), tuple(range(n)), (n,), ended=True) for n in (1, 4, 30, 62, 119, 203)]
+    drawn = [
+        row
+        for seed in range(300)
+        for batch in batches(given, 999, 9, random.Random(seed), whole=1.0, slack=True)
+        for row in batch
+    ]
+    for n in (1, 4, 30, 62, 119, 203):
+        targets = {row.target for row in drawn if len(row.response) == n}
+        assert targets == {t for t in range(1, 400) if abs(t - n) <= tolerance(t, "tokens")}
+    assert {row.target for row in batches(given, 999, 9999, random.Random(0), whole=1.0)[0]} == {1, 4, 30, 62, 119, 203}
+
+
+def test_with_slack_a_prompt_says_the_target_that_the_signal_is_shown_for(tmp_path):
+    loaded, settings = tiny_loaded(), quick("ldpe", slack=True)
+    run = training._Run(loaded, letters(), settings, tmp_path / "t")
+    shown = run._rows([Row((5, 6, 7), (9,) * 12, target=14)], 15, 1.0)
+    longest = SignalContext(SignalSettings("ldpe", 0.5, run.signal.constant, (1, 99)), [3], [17])
+    torch.testing.assert_close(shown, longest.rows(15, shown.shape[-1], torch.device("cpu")))
+    asked = []
+    batches([Sample("Why?", (1,), (2,) * 9, (9,), ended=True)], 99, 99, random.Random(1), 0.0, 1.0,
+            lambda sample, target: asked.append(target) or (1,), True)  # fmt: skip
+    assert asked != [9] and abs(asked[0] - 9) <= 3
 
 
 def test_long_texts_are_kept_whole(embedded):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from playwright.sync_api import expect
@@ -54,6 +55,17 @@ def test_the_runway_marks_the_ends_of_sentences_in_the_unit_of_the_target():
         assert final("".join(step.text for step in steered.steps[:end]))
     words = RunSeries.of(RunSettings(prompt="x", method="ldpe", target=9, unit="words"), steered.events())
     assert runway.sentence_ends(words)[-1] == steered.finish.words
+
+
+def test_a_steered_end_counts_as_a_sentence_where_a_search_has_asked_the_base_model():
+    finish = presets.opening()[1].finish
+    landed, unled = RunSettings(prompt="x", method="ldpe", target=60), RunSettings(prompt="x", method="prompted")
+    assert runway.ending(replace(finish, landed=True, own_end=True), landed)[0] == "good"
+    assert runway.ending(replace(finish, landed=True, own_end=False), landed)[0] == ""
+    assert runway.ending(replace(finish, landed=False), landed) == ("", "with a full stop, unchecked")
+    assert runway.ending(replace(finish, landed=False), unled)[0] == "good"
+    assert runway.ending(replace(finish, text="It rains and"), landed)[0] == "bad"
+    assert runway.ending(replace(finish, error=9), landed)[0] == "bad"
 
 
 def test_the_runway_holds_all_that_was_written_and_the_target():

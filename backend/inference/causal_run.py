@@ -122,8 +122,10 @@ class CausalRun:
         """Lets the signal show the target that is in force when the response's last token is read."""
         if self.signal is None:
             return
-        aim = self.landing.aim if self.landing is not None else None
-        self.signal.retarget(aim or self.goal(wanted) or 1)
+        if self.landing is not None and self.landing.aim is not None:
+            self.signal.end_at(self.landing.aim)
+        else:
+            self.signal.retarget(self.goal(wanted) or 1)
         if not self.text.tokens:
             self.signal.postpone()
 

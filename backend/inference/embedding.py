@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from backend.inference.signal import signal_rows
+from backend.inference.signal import shown, signal_rows
 from backend.methods.signal import SignalSettings
 from backend.refused import Refused
 
@@ -52,7 +52,7 @@ class SignalContext:
         self.settings = settings
         self.offset = offset
         self._prompts, self._pads = torch.tensor(prompts)[:, None], torch.tensor(pads)[:, None]
-        self._targets = torch.tensor(targets)[:, None]
+        self._targets = torch.tensor([shown(settings, target) for target in targets])[:, None]
         self._padding = max(pads)
         self._norms = norms
 
@@ -67,10 +67,14 @@ class SignalContext:
 
     def retarget(self, target: int, row: int = 0) -> None:
         """Another target, in tokens, for one row, from the next embedded column on."""
-        if target < 1:
+        self.end_at(shown(self.settings, target), row)
+
+    def end_at(self, length: int, row: int = 0) -> None:
+        """The same for an end that has no slack: the count is 1 at that very token."""
+        if length < 1:
             raise Refused("a target starts at 1 token")
         targets = self._targets.clone()
-        targets[row] = target
+        targets[row] = length
         self._targets = targets
 
     def rows(self, columns: int, width: int, device: torch.device) -> Tensor:

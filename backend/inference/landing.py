@@ -202,7 +202,7 @@ class Landing:
             ending = self._ending(fork, tokens, aims, text, max(1, most))
             aims.append(ending.aims[-1] if ending is not None else max(1, most))
             if signal is not None:
-                signal.retarget(aims[-1])
+                signal.end_at(aims[-1])
             logits = yield Read(torch.tensor([token]), cache, None, signal)
 
     def _ending(self, fork: Fork, tokens: list[int], aims: list[int], text: str, aim: int) -> Ending | None:

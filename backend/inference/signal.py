@@ -11,6 +11,7 @@ from backend.methods import methods
 from backend.methods.signal import Scale, SignalMethod, SignalSettings
 from backend.methods.sinusoid import half
 from backend.refused import Refused
+from backend.text.units import tolerance
 
 
 def norm(embeddings: Tensor) -> float:
@@ -44,6 +45,11 @@ def prompt_norms(scale: Scale, table: Tensor, prompts: Sequence[Tensor]) -> Tens
     if scale == "table":
         return None
     return torch.tensor([[norm(table[ids.to(table.device)])] for ids in prompts], dtype=torch.float64)
+
+
+def shown(settings: SignalSettings, target: int) -> int:
+    """The target that the signal is shown for where `target` tokens are asked: with slack, the most that it accepts."""
+    return target + int(tolerance(target, "tokens")) if settings.slack else target
 
 
 def signal_rows(

@@ -69,8 +69,9 @@ class SignalSettings:
     gain: strength beside the token embeddings; 1 is as long as a token, on average. constant: the number the rows are
     multiplied with, gain included. scale: what a token's length is taken from, the whole table or each sequence, as in
     000 eq. 5 (see backend/inference/signal.py). lengths: shortest and longest response in training, in tokens. mnt: how
-    countdowns were lengthened for Max New Tokens++, or None. convention: version of the rule above. ValueError with a
-    sentence for anything else.
+    countdowns were lengthened for Max New Tokens++, or None. slack: whether the text decides where within
+    the tolerance it ends; the signal is then shown for the longest length that is accepted. convention: version of the
+    rule above. ValueError with a sentence for anything else.
     """
 
     kind: str
@@ -80,6 +81,7 @@ class SignalSettings:
     mnt: MntSettings | None = None
     convention: int = CONVENTION
     scale: Scale = "table"
+    slack: bool = False
     beside: bool = False
     learned: tuple[float, ...] = ()
 

@@ -18,6 +18,7 @@ from backend.settings import RunSettings
 from backend.splits import HELD_OUT, SUMMARISE, split_of
 from backend.text.prompt import token_ids
 from backend.text.sentences import sentence_lengths
+from backend.text.units import tolerance
 
 # The questions of MMLU that are meant for training; its other splits are measured on.
 TRAINED_ON = {"cais/mmlu": {"name": "all", "split": "auxiliary_train"}}
@@ -58,12 +59,13 @@ class Sample:
 
 class Row(NamedTuple):
     """A prompt and a response as training shows them. lead: most tokens by which a limit may exceed its length; None:
-    any number. text: the sample's fingerprint."""
+    any number. text: the sample's fingerprint. target: the length it is to be given; 0: its own."""
 
     prompt: tuple[int, ...]
     response: tuple[int, ...]
     lead: int | None = None
     text: str = ""
+    target: int = 0
 
 
 def held_out(prompt: str) -> bool:
@@ -170,19 +172,21 @@ def batches(
     anywhere: float = 0.0,
     whole: float = 0.0,
     prompt_of: Callable[[Sample, int], tuple[int, ...]] = lambda sample, _: sample.prompt,
+    slack: bool = False,
 ) -> list[list[Row]]:
     """One pass over the samples as batches of responses of similar length, in random order.
 
     Each sample is cut at one of its sentence ends, drawn anew, of at most `longest` tokens; or, with the chance
     `anywhere`, between any two tokens; or, with the chance `whole`, not at all if it ended by itself: a limit then
     exceeds what was cut by less than the next sentence. `budget` bounds a batch's tokens, padding included. prompt_of:
-    the prompt's ids, given the sample and the response's length.
+    the prompt's ids, given the sample and the target. slack: targets are drawn around the responses' lengths.
     """
     rows = []
     for sample in samples:
         if cut := _cut(sample, longest, random_, anywhere, whole):
             lead = _lead(sample, cut) if whole else None
-            rows.append(Row(prompt_of(sample, cut), sample.response[:cut], lead, sample.fingerprint))
+            target = _around(cut, random_) if slack else cut
+            rows.append(Row(prompt_of(sample, target), sample.response[:cut], lead, sample.fingerprint, target))
     # Ordered by length with some disorder, so that a pass does not always put the same samples together.
     rows.sort(key=lambda row: (len(row.prompt) + len(row.response)) * random_.uniform(0.9, 1.1))
     found: list[list[Row]] = [[]]
@@ -206,6 +210,17 @@ def _cut(sample: Sample, longest: int, random_: random.Random, anywhere: float, 
     if drawn < anywhere + whole and sample.ended and sample.cuts[-1] <= longest:
         return sample.cuts[-1]
     return random_.choice(cuts)
+
+
+def _around(length: int, random_: random.Random) -> int:
+    """A target that a response of so many tokens meets, each as likely as the others."""
+    far = int(2 * tolerance(length, "tokens"))
+    near = [
+        target
+        for target in range(max(1, length - far), length + far + 1)
+        if abs(target - length) <= tolerance(target, "tokens")
+    ]
+    return random_.choice(near)
 
 
 def _lead(sample: Sample, cut: int) -> int | None:

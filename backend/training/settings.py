@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from backend.methods import methods
+from backend.methods.shifts import MntSettings
 from backend.methods.signal import Scale
 from backend.models.adapters import LongformSettings
 from backend.models.headlines import TargetTokens
@@ -29,7 +30,8 @@ class TrainSettings:
     curriculum: 'short-first', 'long', 'even', 'limits' or 'whole'. targets: modules with a LoRA, 'all-linear' or names
     by commas.
     ended: answers that did not end by themselves are left out. said: share of samples whose prompt says the length too,
-    as `in_prompt` does in a run.
+    as `in_prompt` does in a run. slack: each answer is given a target that its length is within the tolerance of, drawn
+    anew each time, and the signal is shown for the longest length that such a target accepts.
     shortest: responses of fewer tokens are left out where answers are trained on whole (PIC-SFT), with batches of one.
     ratio, initial, recent: of the compressed positions there; segment: tokens that share them (004 §3.2).
     start: an adapter to go on from. mnt_sigma, mnt_most: Max New Tokens++'s largest scale and shift, in tokens;
@@ -57,6 +59,7 @@ class TrainSettings:
     curriculum: str = "short-first"
     ended: bool = False
     said: float = 0.0
+    slack: bool = False
     shortest: int = 1
     ratio: float = 4.0
     initial: int = 10
@@ -99,6 +102,13 @@ class TrainSettings:
         if (kind := methods[self.method].compression) is None:
             return None
         return LongformSettings(kind, self.ratio if kind != "none" else 1.0, self.initial, self.recent)
+
+    @property
+    def mnt(self) -> MntSettings | None:
+        """How far countdowns are lengthened, where the target is a limit."""
+        if methods[self.method].bound != "limit":
+            return None
+        return MntSettings(0.1, self.mnt_sigma, self.mnt_most, self.mnt_nearest)
 
     @property
     def stages(self) -> tuple[Stage, ...]:

@@ -27,9 +27,9 @@ from torch import Tensor, nn
 
 from backend.inference.attach import attach
 from backend.inference.attention import framed
-from backend.inference.signal import constant, prompt_norms, signal_rows
+from backend.inference.signal import constant, prompt_norms, shown, signal_rows
 from backend.methods import methods
-from backend.methods.shifts import MntSettings, shifts, sigma
+from backend.methods.shifts import shifts, sigma
 from backend.methods.signal import SignalMethod, SignalSettings
 from backend.models import adapters
 from backend.models.adapters import Adapter
@@ -216,7 +216,9 @@ class _Run:
             order = random.Random(f"{settings.seed} {epoch}")
             now = stage(settings.stages, drawn / settings.samples)
             budget = settings.budget if self.longform is None else 1
-            found = batches(self.samples, now.longest, budget, order, now.anywhere, now.whole, self._prompt)
+            found = batches(
+                self.samples, now.longest, budget, order, now.anywhere, now.whole, self._prompt, settings.slack
+            )
             if not found[0]:
                 raise Refused(f"no response has a sentence end within {now.longest} tokens: give other data")
             # Every process must take part in each step with as many batches as the others.
@@ -293,7 +295,7 @@ class _Run:
         """The length signal [b, width, d] as training shows it, with counts shifted for MNT++."""
         assert self.signal is not None
         prompts = torch.tensor([len(row.prompt) for row in rows])[:, None]
-        targets = torch.tensor([len(row.response) for row in rows])[:, None]
+        targets = torch.tensor([shown(self.signal, row.target or len(row.response)) for row in rows])[:, None]
         if self.signal.mnt is not None:
             scale, most = sigma(round(share * 10_000), 10_000, self.signal.mnt), self.signal.mnt.shift_max
             leads = torch.tensor([most if row.lead is None else min(most, row.lead) for row in rows])
@@ -368,15 +370,10 @@ def _signal(loaded: Loaded, settings: TrainSettings, shortest: int) -> SignalSet
         gain=settings.gain,
         constant=constant(table, settings.gain, settings.scale),
         lengths=(shortest, settings.longest),
-        mnt=_mnt(settings),
+        mnt=settings.mnt,
         scale=settings.scale,
+        slack=settings.slack,
     )
-
-
-def _mnt(settings: TrainSettings) -> MntSettings | None:
-    if methods[settings.method].bound != "limit":
-        return None
-    return MntSettings(0.1, settings.mnt_sigma, settings.mnt_most, settings.mnt_nearest)
 
 
 def _lora(loaded: Loaded, settings: TrainSettings) -> nn.Module:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from pathlib import Path
 
 import httpx
@@ -14,7 +15,8 @@ from visiting import serving
 from app.metrics import written
 from backend import Lab
 from backend.models.pool import Models
-from backend.serving import watched
+from backend.refused import Refused
+from backend.serving import ray_serve, watched
 from backend.serving.backend import Status
 from backend.serving.deployment import Deployment
 from backend.serving.local import LocalBackend
@@ -91,3 +93,9 @@ def test_metrics_are_lines_that_prometheus_reads():
     assert 'length_lab_tokens_total{engine="a"} 340' in lines and "length_lab_visitors 5" in lines
     assert lines.count("# TYPE length_lab_writing gauge") == 1
     assert all(float(line.rsplit(" ", 1)[1]) >= 0 for line in lines if not line.startswith("#"))
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "[::1]:1", "127.0.0.1:99999"])
+def test_an_address_where_no_cluster_listens_is_refused_at_once(address):
+    with pytest.raises(Refused, match=f"no Ray cluster answers at {re.escape(address)} .*: begin one, or leave"):
+        ray_serve.begin(["embedded"], Deployment(), address)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import threading
 import uuid
 from collections.abc import Iterator, Sequence
@@ -32,6 +33,8 @@ APPLICATION, DEPLOYMENT = "length-lab", "Replica"
 MOVES, PATIENCE = 3, 60.0
 # Seconds within which a replica answers what is asked of all.
 ANSWER = 10.0
+# Seconds within which a cluster is reached at its address.
+REACHED_SECONDS = 5.0
 ROOT = Path(__file__).parents[2]
 log = logging.getLogger("length_lab")
 
@@ -59,6 +62,8 @@ def built(arguments: dict[str, Any]) -> Any:
 
 def begin(names: Sequence[str], deployment: Deployment, address: str | None = None) -> RayServeBackend:
     """Joins the cluster at `address`, or begins one on this machine, and its replicas. Refused with a sentence."""
+    if address is not None:
+        _reach(address)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # Ray lets its workers give way to all else, the page included, whose visitors wait for them.
     os.environ.setdefault("RAY_worker_niceness", "0")
@@ -79,7 +84,7 @@ def begin(names: Sequence[str], deployment: Deployment, address: str | None = No
             num_cpus=None if address else max(2, deployment.most * deployment.replica_cores + 1),
         )  # fmt: skip
     except (ConnectionError, ValueError) as error:
-        raise Refused(f"no Ray cluster answers at {address} ({error}): begin one, or leave --ray out") from error
+        raise _unanswered(address, error) from error
     serve.start(proxy_location="Disabled")
     # Pages of one cluster share its replicas.
     if APPLICATION in serve.status().applications:
@@ -87,6 +92,20 @@ def begin(names: Sequence[str], deployment: Deployment, address: str | None = No
     else:
         handle = serve.run(application(names, deployment), name=APPLICATION, route_prefix=None)
     return RayServeBackend(handle, Models(names))
+
+
+def _reach(address: str) -> None:
+    """Ray itself tries for minutes to join what is not there. Refused where nothing listens at HOST:PORT."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), REACHED_SECONDS).close()
+        except (OSError, OverflowError) as error:
+            raise _unanswered(address, error) from error
+
+
+def _unanswered(address: str | None, error: Exception) -> Refused:
+    return Refused(f"no Ray cluster answers at {address} ({error}): begin one, or leave --ray out")
 
 
 def end() -> None:

@@ -37,7 +37,7 @@ from backend.training import distill as distilling
 from backend.training import train as training
 from backend.training.command import _hub
 from backend.training.curriculum import EVEN, SHORT_FIRST, learning_rate, stage
-from backend.training.data import SUMMARISE, Row, Sample, Text, batches, held_out, hub_texts, samples, texts
+from backend.training.data import SUMMARISE, Row, Sample, Text, batches, held_out, hub_texts, prompts_of, samples, texts
 from backend.training.distill import HINTS, distill
 from backend.training.settings import PRESETS, TrainSettings
 from tests.conftest import tiny_model, tiny_tokenizer
@@ -621,6 +621,28 @@ def test_a_corpus_is_asked_for_under_its_hints_and_gone_on_with_under_the_same(e
     with pytest.raises(ValueError, match=r"other settings \(hints\)"):
         distill(embedded, out, **short, hints=("",))
     assert all({"prompt", "response", "ended"} <= row.keys() for row in jsonlines.read(out) if "done" not in row)
+
+
+def test_sampled_questions_go_on_from_how_they_begin(embedded, tmp_path, monkeypatch):
+    monkeypatch.setattr(distilling, "SHARD", 4)
+    out, begins = tmp_path / "c.jsonl", ("Write a story about", "Tell me of")
+    short = {"longest": 8, "turns": 1, "report": str}
+    distill(embedded, out, 4, **short, begins=begins)
+    found = jsonlines.read(out.with_suffix(".questions.jsonl"))
+    assert len(found) >= 4 and all(text.startswith(begins) and len(text) > 20 for text in found)
+    with pytest.raises(ValueError, match=r"other settings \(begins\)"):
+        distill(embedded, out, 4, **short)
+
+
+def test_abstracts_are_asked_to_be_summarised_where_they_are_short_enough(embedded, tmp_path):
+    about = [f"Rain of kind {i} falls {'on the plain ' * (1 if i % 2 else 60)}." for i in range(12)]
+    file = tmp_path / "abstracts.jsonl"
+    jsonlines.append(file, [{"abstract": text, "tldr": "It rains."} for text in about])
+    asked = prompts_of(file)
+    assert asked == [SUMMARISE + text for text in about if not held_out(SUMMARISE + text)] and len(asked) > 6
+    distill(embedded, tmp_path / "c.jsonl", 0, [("a", text) for text in asked], 8, 1, report=str, longest_prompt=90)
+    manifest = json.loads((tmp_path / "c.manifest.json").read_text())
+    assert manifest["asked"] == sum(len(text) < 200 for text in asked)
 
 
 def test_a_corpus_may_be_asked_for_by_words(embedded, tmp_path, monkeypatch, capsys):

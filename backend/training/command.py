@@ -12,7 +12,6 @@ from backend.methods import methods
 from backend.models import headlines
 from backend.models.adapters import other_models
 from backend.models.headlines import TargetTokens
-from backend.record import jsonlines
 from backend.refused import Refused
 from backend.terminal import say
 from backend.training.settings import PRESETS, HeadlineSettings, TrainSettings
@@ -78,8 +77,14 @@ def _add_distill(command: argparse.ArgumentParser) -> None:
     command.add_argument("--out", type=Path, required=True, help="the corpus to write; a stopped call goes on with it")
     command.add_argument("--model", default="embedded")
     command.add_argument("--questions", type=int, default=1000, help="questions to sample from the model (1000)")
-    command.add_argument("--prompts", type=Path, action="append", default=[], help="JSON lines with a field prompt")
+    command.add_argument(
+        "--begins", nargs="+", default=[""], metavar="TEXT", help="how the sampled questions begin, in turn"
+    )
+    command.add_argument(
+        "--prompts", type=Path, action="append", default=[], help="JSON lines of prompts or abstracts; may repeat"
+    )
     command.add_argument("--longest", type=int, default=256, help="cap on an answer's tokens (256)")
+    command.add_argument("--longest-prompt", type=int, default=400, help="tokens of the longest prompt asked (400)")
     command.add_argument("--turns", type=int, default=4, help="answers to each question, one for each hint at most (4)")
     hints = command.add_mutually_exclusive_group()
     hints.add_argument("--no-hints", action="store_true", help="ask for no length: answers as long as they come")
@@ -160,6 +165,7 @@ def _hub(asked: str) -> tuple[str, int]:
 
 
 def _distill(options: argparse.Namespace) -> int:
+    from backend.training.data import prompts_of
     from backend.training.distill import HINTS, distill, words_hint
 
     hints = ("",) if options.no_hints else tuple(map(words_hint, options.words or ())) or HINTS
@@ -167,11 +173,12 @@ def _distill(options: argparse.Namespace) -> int:
         raise Refused(f"--turns {options.turns}: give 1 to {max(4, len(hints))}")
     prompts = []
     for file in options.prompts:
-        prompts += [(file.stem, row["prompt"]) for row in jsonlines.read(file, "prompt")]
+        prompts += [(file.stem, prompt) for prompt in prompts_of(file)]
     loaded = _loaded(options.model, "bf16")
     pairs = distill(
-        loaded, options.out, options.questions, prompts, options.longest, options.turns, options.seed, say, hints
-    )
+        loaded, options.out, options.questions, prompts, options.longest, options.turns, options.seed, say, hints,
+        options.begins, options.longest_prompt,
+    )  # fmt: skip
     print(f"{pairs:,} pairs in {options.out}")
     return 0
 

@@ -105,6 +105,17 @@ def texts(file: Path) -> Iterator[Text]:
         raise Refused(f"{file} has rows with {', '.join(sorted(fields)) or 'nothing'}: give prompt and response")
 
 
+def prompts_of(file: Path) -> list[str]:
+    """The prompts that a JSON-lines file asks, or the abstracts that it asks to be summarised; without those held out.
+    ValueError for another kind."""
+    rows = jsonlines.read(file)
+    if rows and "abstract" in rows[0]:
+        asked = [SUMMARISE + row["abstract"] for row in rows]
+    else:
+        asked = [row["prompt"] for row in jsonlines.read(file, "prompt")]
+    return [prompt for prompt in asked if not held_out(prompt)]
+
+
 def hub_texts(name: str, most: int, seed: int = 0) -> Iterator[Text]:
     """Texts of a data set on the hub: 'Open-Orca/OpenOrca' or 'cais/mmlu' (000 §4), or one with prompt and response.
 

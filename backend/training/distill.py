@@ -2,10 +2,12 @@
 
     python -m backend distill --out corpus.jsonl --questions 1500
     python -m backend distill --out corpus.jsonl --prompts instructions.jsonl
+    python -m backend distill --out stories.jsonl --questions 300 --begins "Write a story about" "Tell a story about"
 
-Questions are sampled from the empty user turn, or taken from the field `prompt` of a JSON-lines file. Each is answered
-under several hints about length that are then dropped from the prompt, so that the corpus holds short answers and long
-ones. Answers that repeat themselves or hold no whole sentence are left out. A run goes on where an earlier one stopped.
+Questions are sampled from the empty user turn or from one that has begun, or taken from a JSON-lines file. Each is
+answered under several hints about length that are then dropped from the prompt, so that the corpus holds short answers
+and long ones. Answers that repeat themselves or hold no whole sentence are left out. A run goes on where an earlier one
+stopped.
 """
 
 from __future__ import annotations
@@ -73,20 +75,23 @@ def distill(
     seed: int = 0,
     report: Callable[[str], None] = print,
     hints: Sequence[str] = HINTS,
+    begins: Sequence[str] = ("",),
+    longest_prompt: int = LONGEST_PROMPT,
 ) -> int:
     """Write the corpus at `out`, or go on with it; returns the number of pairs in it.
 
     questions: how many to sample from the model; prompts: (source, text) of others. longest: cap on an answer's
     tokens. turns: answers to each question, every one under the next of the hints; `("",)` asks for answers as long as
-    the model makes them. A manifest beside the corpus tells how it was made. ValueError for a corpus made otherwise.
+    the model makes them. begins: how sampled questions begin, in turn. longest_prompt: tokens; prompts of more are left
+    out. A manifest beside the corpus tells how it was made. ValueError for a corpus made otherwise.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
-    asked = _sampled(loaded, out.with_suffix(".questions.jsonl"), questions, seed)
-    asked += [(source, text) for source, text in prompts if len(_ids(loaded, text)) <= LONGEST_PROMPT]
+    asked = _sampled(loaded, out.with_suffix(".questions.jsonl"), questions, seed, begins)
+    asked += [(source, text) for source, text in prompts if len(_ids(loaded, text)) <= longest_prompt]
     jobs = [(*question, hints[(i + turn) % len(hints)]) for turn in range(turns) for i, question in enumerate(asked)]
     settings = {
         "model": loaded.capabilities.model, "asked": len(jobs), "hints": list(hints), "turns": turns, "seed": seed,
-        "longest": longest, "questions": questions, "sampling": SAMPLING,
+        "longest": longest, "questions": questions, "sampling": SAMPLING, "begins": list(begins),
     }  # fmt: skip
     manifest = out.with_suffix(".manifest.json")
     resumed(manifest, lambda before: _same(before, settings))
@@ -143,15 +148,17 @@ def _pair(loaded: Loaded, source: str, prompt: str, response: Response) -> Pair 
     return Pair(name, source, prompt, text, ended)
 
 
-def _sampled(loaded: Loaded, file: Path, count: int, seed: int) -> list[tuple[str, str]]:
-    """Questions sampled from the empty user turn, kept in a file."""
+def _sampled(loaded: Loaded, file: Path, count: int, seed: int, begins: Sequence[str]) -> list[tuple[str, str]]:
+    """Questions sampled from a user turn that is empty or has begun, kept in a file."""
     found = jsonlines.read(file) if file.exists() else []
     shard = 0
     while len(found) < count:
-        turn, first = [_empty_turn(loaded)] * SHARD, SPREAD * seed + 2**31 + SHARD * (len(found) + shard)
+        begun = [begins[i % len(begins)] for i in range(SHARD)]
+        turns, first = [_turn(loaded, text) for text in begun], SPREAD * seed + 2**31 + SHARD * (len(found) + shard)
+        responses = _responses(loaded, turns, LONGEST_QUESTION, FREELY, first)
         new = [
-            loaded.tokenizer.decode(response.tokens).strip()
-            for response in _responses(loaded, turn, LONGEST_QUESTION, FREELY, first)
+            (text + loaded.tokenizer.decode(response.tokens)).strip()
+            for text, response in zip(begun, responses, strict=True)
             if response.ended and len(response.tokens) >= 5
         ]
         jsonlines.append(file, new)
@@ -163,7 +170,8 @@ def _ids(loaded: Loaded, text: str) -> Tensor:
     return torch.tensor(prompt_ids(text, loaded.tokenizer))
 
 
-def _empty_turn(loaded: Loaded) -> Tensor:
-    """The chat template up to where the user's words would start."""
+def _turn(loaded: Loaded, begun: str) -> Tensor:
+    """The chat template up to where the user's words would start, and these as far as they have begun."""
     marked = loaded.tokenizer.apply_chat_template([{"role": "user", "content": "\x00"}], tokenize=False)
-    return torch.tensor(loaded.tokenizer(marked.split("\x00")[0], add_special_tokens=False)["input_ids"])
+    text = marked.split("\x00")[0] + begun
+    return torch.tensor(loaded.tokenizer(text, add_special_tokens=False)["input_ids"])

@@ -26,6 +26,8 @@ LONG = (Stage(0.4, 10_000, 1.5, 0.2), Stage(1.0, 10_000, 1.5))
 EVEN = (Stage(1.0, 10_000, 1.0),)
 # The papers' way: responses as they are.
 WHOLE = (Stage(1.0, 10_000, 1.0, whole=1.0),)
+# With slack: where all answers were whole, the end of any sentence was taken for theirs.
+SENTENCES = (Stage(1.0, 10_000, 1.0, whole=0.4),)
 # For limits: where no response was left whole, a model that was given room ended after a sentence or two all the same;
 # where none was cut amid a sentence, it passed the limit to end its own.
 LIMITS = (Stage(1.0, 10_000, 1.5, anywhere=0.3, whole=0.4),)

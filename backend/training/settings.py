@@ -13,9 +13,11 @@ from backend.models.adapters import LongformSettings
 from backend.models.headlines import TargetTokens
 from backend.refused import Refused
 from backend.settings import Method
-from backend.training.curriculum import EVEN, LIMITS, LONG, SHORT_FIRST, WHOLE, Stage
+from backend.training.curriculum import EVEN, LIMITS, LONG, SENTENCES, SHORT_FIRST, WHOLE, Stage
 
-CURRICULA = {"short-first": SHORT_FIRST, "long": LONG, "even": EVEN, "whole": WHOLE, "limits": LIMITS}
+CURRICULA = {
+    "short-first": SHORT_FIRST, "long": LONG, "even": EVEN, "whole": WHOLE, "sentences": SENTENCES, "limits": LIMITS,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -27,8 +29,8 @@ class TrainSettings:
     'table' (of all tokens, the lab's own) or 'sequence' (of each prompt, 000 eq. 5). longest_prompt, longest: tokens
     kept.
     match: share of the text's loss that is its KL divergence from the base model, the rest being the texts' own.
-    curriculum: 'short-first', 'long', 'even', 'limits' or 'whole'. targets: modules with a LoRA, 'all-linear' or names
-    by commas.
+    curriculum: 'short-first', 'long', 'even', 'limits', 'sentences' or 'whole'. targets: modules with a LoRA,
+    'all-linear' or names by commas.
     ended: answers that did not end by themselves are left out. said: share of samples whose prompt says the length too,
     as `in_prompt` does in a run. slack: each answer is given a target that its length is within the tolerance of, drawn
     anew each time, and the signal is shown for the longest length that such a target accepts.

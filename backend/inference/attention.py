@@ -23,7 +23,7 @@ from transformers.masking_utils import AttentionMaskInterface, eager_mask, sdpa_
 from backend.families import families
 from backend.inference.chunk_plan import Chunk, Piece
 from backend.inference.kv_cache import FramedCache, Stopped
-from backend.inference.prefill_attention import flash, within
+from backend.inference.prefill_attention import flash, merge, within
 from backend.inference.probes import Probe
 
 NAME = "framed"
@@ -265,17 +265,10 @@ def _attend_many(
         bias = None if slopes is None else _bias(cache, piece, group, slopes)
         keys, values = cache.keys(layer, piece.lo, piece.hi), cache.values(layer, piece.lo, piece.hi)
         part = flash(turned, keys, values, scale, piece.spans, piece.causal, bias)
-        merged = part if merged is None else _merge(merged, part)
+        merged = part if merged is None else merge(merged, part)
         if probe is not None:
             seen.append(_scores(cache, layer, turned, piece, group, scale, slopes, probe.sampled(q.shape[1])))
     if probe is not None:
         probe.rows(layer, torch.cat(seen, -1))
     assert merged is not None
     return merged[0].to(q.dtype)
-
-
-def _merge(a: tuple[Tensor, Tensor], b: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """Two softmax-weighted means over disjoint keys as one: (mean [h, n, w], log-sum-exp [h, n], −inf: saw no key)."""
-    lse = torch.logaddexp(a[1], b[1])
-    left, right = (torch.nan_to_num((x[1] - lse).exp())[..., None] for x in (a, b))
-    return a[0] * left + b[0] * right, lse

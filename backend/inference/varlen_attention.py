@@ -1,7 +1,14 @@
 """Attention of a planned step: every run of rows by a call of variable-length attention, then merged.
 
 On a GPU the call is torch's, on request: this path is untried, no GPU has run it. On a CPU, and for what torch's
-kernels do not take, it is `dense`, which holds all scores and says what the call means.
+kernels do not take, it is `dense`, which holds all scores and says what the call means. Of torch 2.13,
+
+    varlen_attn(query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, *, return_aux=None, scale=None,
+                window_size=(-1, -1), enable_gqa=False, seqused_k=None, block_table=None, num_splits=None)
+
+it needs `return_aux` (the log-sum-exps), `enable_gqa`, `seqused_k`, and `num_splits=1`, by which no row's numbers are
+to depend on the others'. It takes no bias, so that ALiBi goes without it. It returns no scores, so that probes multiply
+theirs anew. Its log-sum-exp of a query without keys depends on the kernel: a plan has no such query.
 """
 
 from __future__ import annotations

@@ -15,12 +15,11 @@ from policies import POLICIES, any_policy
 from reading import IDS, loaded, rows, run
 from several import CPU, HEADS, KV_HEADS, ROOM, SCALE, WIDTH, Several
 from torch import Tensor
-from torch.nn.attention.varlen import AuxRequest, varlen_attn
 from transformers import PreTrainedModel
 
 from backend.inference.kv_cache import FramedCache, Shape
 from backend.inference.model_runner import Runner, runner
-from backend.inference.varlen_attention import dense
+from backend.inference.varlen_attention import dense, kernel
 from backend.inference.varlen_plan import Member, VarlenStep, planned
 from backend.positions import policy_of
 from backend.refused import Refused
@@ -118,7 +117,7 @@ def test_torch_takes_the_calls_and_answers_in_the_shapes_of_the_reference():
             mean, lse = dense(q, k, v, *given, **how)
             meta = [x.to("meta") if isinstance(x, Tensor) else x for x in (q, k, v, *given)]
             how["seqused_k"] = call.seqused_k.to("meta")
-            found = varlen_attn(*meta, **how, num_splits=1, return_aux=AuxRequest(lse=True))
+            found = kernel()(*meta, **how)
             assert [x.shape for x in found] == [mean.shape, lse.shape]
 
 

@@ -22,7 +22,6 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.attention.varlen import AuxRequest, varlen_attn
 
 from backend.inference.prefill_attention import merge
 from backend.inference.varlen_plan import Call, VarlenStep, Window
@@ -77,14 +76,21 @@ def _called(call: Call, keys: Tensor, values: Tensor, rope: Rope, q: Tensor, sca
     turned = rope.rotate(q[:, call.rows], call.phases)
     turned = turned if call.factors is None else turned * call.factors
     among = slice(call.lo, call.hi)
-    # One split of the keys: else a row's sum would depend on the longest row beside it.
-    attend = partial(varlen_attn, num_splits=1, return_aux=AuxRequest(lse=True)) if serves(q) else dense
+    attend = kernel() if serves(q) else dense
     mean, lse = attend(
         turned.transpose(0, 1).contiguous(), keys[:, among].transpose(0, 1), values[:, among].transpose(0, 1),
         call.cu_seq_q, call.cu_seq_k, call.max_q, call.max_k, scale=scale, window_size=call.window, enable_gqa=True,
         seqused_k=call.seqused_k,
     )  # fmt: skip
     return mean.transpose(0, 1).to(lse.dtype), lse
+
+
+def kernel() -> Callable[..., tuple[Tensor, Tensor]]:
+    """Torch's call; it is imported when a GPU wants it."""
+    from torch.nn.attention.varlen import AuxRequest, varlen_attn
+
+    # One split of the keys: else a row's sum would depend on the longest row beside it.
+    return partial(varlen_attn, num_splits=1, return_aux=AuxRequest(lse=True))
 
 
 def serves(q: Tensor) -> bool:

@@ -26,6 +26,7 @@ from backend.inference.chunk_plan import Chunk, Move, Phases, Piece
 from backend.inference.kv_cache import FramedCache
 from backend.refused import Refused
 
+Planned = TypeVar("Planned")
 # Keys before and behind the one at a query's own end that it sees, as torch counts them; −1: all.
 Window = tuple[int, int]
 
@@ -100,7 +101,7 @@ class VarlenStep:
 
     def to(self, device: torch.device) -> VarlenStep:
         """The same on a device."""
-        return _moved_to(self, device)
+        return _placed(self, device)
 
 
 class _Run(NamedTuple):
@@ -249,16 +250,13 @@ def _parts(rows: np.ndarray, count: int) -> np.ndarray:
     return found
 
 
-Planned = TypeVar("Planned")
-
-
-def _moved_to(value: Planned, device: torch.device) -> Planned:
+def _placed(value: Planned, device: torch.device) -> Planned:
     """A plan with its tensors on a device."""
     found: Any = value
     if isinstance(value, Tensor):
         found = value.to(device)
     elif isinstance(value, tuple):
-        found = tuple(_moved_to(each, device) for each in value)
+        found = tuple(_placed(each, device) for each in value)
     elif is_dataclass(value) and not isinstance(value, type):
-        found = replace(value, **{each.name: _moved_to(getattr(value, each.name), device) for each in fields(value)})
+        found = replace(value, **{each.name: _placed(getattr(value, each.name), device) for each in fields(value)})
     return found

@@ -23,20 +23,26 @@ from transformers.masking_utils import AttentionMaskInterface, eager_mask, sdpa_
 from backend.families import families
 from backend.inference.chunk_plan import Chunk, Piece
 from backend.inference.kv_cache import FramedCache, Stopped
-from backend.inference.prefill_attention import flash, within
+from backend.inference.prefill_attention import flash, merge, within
 from backend.inference.probes import Probe
+from backend.inference.varlen_attention import Buffers, attended
+from backend.inference.varlen_plan import VarlenStep
 
 NAME = "framed"
 
 
 @dataclass
 class Frame:
-    """What one forward call needs beyond its tensors: per row its cache, left padding and probe."""
+    """What one forward call needs beyond its tensors: per row its cache, left padding and probe.
+
+    step: the one cache's chunk as calls of variable-length attention, where it is to be read by these.
+    """
 
     caches: Sequence[FramedCache]
     padding: Sequence[int]
     probe: Probe | None = None
     exact: bool = False
+    step: VarlenStep | None = None
 
 
 class Attention(Protocol):
@@ -80,6 +86,9 @@ def framed_attention(module, query, key, value, attention_mask, scaling=None, **
         return frame.attend(query, key, value, scale), None
     slopes = getattr(module, "framed_slopes", None)
     layer = module.layer_idx
+    if frame.step is not None:
+        out = _attend_planned(frame.caches[0], frame.step, layer, query[0], key[0], value[0], scale, frame.probe)
+        return out.transpose(0, 1)[None].contiguous(), None
     if len(frame.caches) == 1 and not frame.padding[0]:
         out = attend(frame.caches[0], layer, query[0], key[0], value[0], scale, frame.probe, frame.exact, slopes)
         return out.transpose(0, 1)[None].contiguous(), None
@@ -221,11 +230,50 @@ def _upper(rows: list[int], score: Tensor) -> Tensor:
 
 def _look(cache: FramedCache, layer: int, q: Tensor, scale: float, probe: Probe) -> None:
     """Show a probe the scores that transformers' kernel keeps to itself."""
-    one = q.shape[1] == 1
-    rows = [0] if one else probe.sampled(q.shape[1])
+    rows = _sampled(q, probe)
     found = [_scores(cache, layer, t, piece, g, scale, None, rows) for g, piece, t in _grouped(cache, layer, q)]
-    scores = torch.cat(found, -1)
-    probe.one(layer, scores[:, 0]) if one else probe.rows(layer, scores)
+    _show(layer, q, probe, found)
+
+
+def _sampled(q: Tensor, probe: Probe) -> list[int]:
+    """The rows whose scores a probe looks at."""
+    return [0] if q.shape[1] == 1 else probe.sampled(q.shape[1])
+
+
+def _show(layer: int, q: Tensor, probe: Probe, found: Sequence[Tensor]) -> None:
+    """Show a probe the scores of its rows, piece by piece."""
+    scores = torch.cat([*found], -1)
+    probe.one(layer, scores[:, 0]) if q.shape[1] == 1 else probe.rows(layer, scores)
+
+
+def _attend_planned(
+    cache: FramedCache,
+    step: VarlenStep,
+    layer: int,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale: float,
+    probe: Probe | None,
+) -> Tensor:
+    """The same as `attend`, by the calls of a plan."""
+    if q.shape[1] > 1 and cache.stopped():
+        raise Stopped
+    chunk, groups, found = cache.chunk, cache.policy.groups, list[Tensor]()
+    assert chunk is not None and cache.rope is not None
+
+    def look(stage: int) -> None:
+        assert probe is not None
+        for group in groups if q.shape[1] == 1 else groups[stage : stage + 1]:
+            for piece in chunk.pieces.get(group, ()):
+                turned = _rotated(cache, q, group)
+                found.append(_scores(cache, layer, turned, piece, group, scale, None, _sampled(q, probe)))
+
+    buffers = Buffers(*(buffer[layer] for buffer in cache.buffers))
+    out = attended(step, buffers, cache.rope, q, k, v, scale, None if probe is None else look)
+    if probe is not None:
+        _show(layer, q, probe, found)
+    return out
 
 
 def _attend_one(
@@ -265,17 +313,10 @@ def _attend_many(
         bias = None if slopes is None else _bias(cache, piece, group, slopes)
         keys, values = cache.keys(layer, piece.lo, piece.hi), cache.values(layer, piece.lo, piece.hi)
         part = flash(turned, keys, values, scale, piece.spans, piece.causal, bias)
-        merged = part if merged is None else _merge(merged, part)
+        merged = part if merged is None else merge(merged, part)
         if probe is not None:
             seen.append(_scores(cache, layer, turned, piece, group, scale, slopes, probe.sampled(q.shape[1])))
     if probe is not None:
         probe.rows(layer, torch.cat(seen, -1))
     assert merged is not None
     return merged[0].to(q.dtype)
-
-
-def _merge(a: tuple[Tensor, Tensor], b: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """Two softmax-weighted means over disjoint keys as one: (mean [h, n, w], log-sum-exp [h, n], −inf: saw no key)."""
-    lse = torch.logaddexp(a[1], b[1])
-    left, right = (torch.nan_to_num((x[1] - lse).exp())[..., None] for x in (a, b))
-    return a[0] * left + b[0] * right, lse

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -23,6 +24,7 @@ from backend.inference.lora import beside
 from backend.inference.memory import memory
 from backend.inference.probes import Probe
 from backend.inference.scheduler import Read, Scheduler
+from backend.inference.varlen_plan import Member, planned
 from backend.models.lora import Lora
 from backend.models.pool import Loaded
 from backend.positions import PositionPolicy
@@ -33,19 +35,21 @@ class Runner:
     """Runs a model's forward pass under any position policy; holds nothing of a run, so runs may share it.
 
     Its caches are of the loaded model's adapter, where it has one. exact: through transformers' own modules and
-    kernels, equal to them bit for bit under the plain policy; else fused where the model allows it.
+    kernels, equal to them bit for bit under the plain policy; else fused where the model allows it. varlen: through
+    transformers' modules too, their attention by `backend.inference.varlen_attention`, where keys are rotated.
     """
 
-    def __init__(self, loaded: Loaded, exact: bool = False):
+    def __init__(self, loaded: Loaded, exact: bool = False, varlen: bool = False):
         self.model: PreTrainedModel = attach(loaded.model)
         self.capabilities = loaded.capabilities
         precision = loaded.capabilities.precision
-        fused = fits(self.model) and not exact
+        fused = fits(self.model) and not exact and not varlen
         plain = getattr(self.model, "quantization_method", None) is None
         if precision in ("int8", "int4") and self.model.device.type == "cpu" and plain and not fused:
             raise Refused(f"transformers' own modules hold no {precision} weights on the CPU: choose bf16 or fp32")
         self.fused = Fused(self.model, precision) if fused else None
         self.exact = exact
+        self.varlen = varlen and loaded.capabilities.position != "alibi"
         self.lora = loaded.lora
         self.beginnings = Beginnings()
         self.scheduler = Scheduler(self, memory=memory(self.model.device))
@@ -191,7 +195,8 @@ class Runner:
         if self.fused is not None:
             hidden = self.fused.hidden(embeds, cache, probe)
             return self.fused.logits(hidden if every_row else hidden[-1:])
-        with framed(Frame([cache], [0], probe, self.exact)), beside([cache.lora]):
+        step = planned([Member.of(cache)]).to(self.model.device) if self.varlen else None
+        with framed(Frame([cache], [0], probe, self.exact, step)), beside([cache.lora]):
             kept = 0 if every_row else 1
             return self.model(inputs_embeds=embeds[None], use_cache=False, logits_to_keep=kept).logits[0]
 
@@ -221,11 +226,15 @@ _making = threading.Lock()
 
 
 def runner(loaded: Loaded) -> Runner:
-    """The runner of a loaded model, made once for all its adapters; its packed weights go when the model goes."""
+    """The runner of a loaded model, made once for all its adapters; its packed weights go when the model goes.
+
+    With LENGTH_LAB_VARLEN=1 in the environment one on a GPU attends by variable-length attention, which is untried.
+    """
     # Who has one does not wait for the kernels that another model's are compiled with.
     if not hasattr(loaded.model, "framed_runner"):
         with _making:
             if not hasattr(loaded.model, "framed_runner"):
-                loaded.model.framed_runner = Runner(replace(loaded, lora=None))
+                varlen = loaded.model.device.type == "cuda" and os.environ.get("LENGTH_LAB_VARLEN") == "1"
+                loaded.model.framed_runner = Runner(replace(loaded, lora=None), varlen=varlen)
     base = loaded.model.framed_runner
     return base if loaded.lora is None else base.beside(loaded.lora)

@@ -50,6 +50,13 @@ def flash(
     return out, lse
 
 
+def merge(a: tuple[Tensor, Tensor], b: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """Two softmax-weighted means over disjoint keys as one: (mean [h, n, w], log-sum-exp [h, n], −inf: saw no key)."""
+    lse = torch.logaddexp(a[1], b[1])
+    left, right = (torch.nan_to_num((x[1] - lse).exp())[..., None] for x in (a, b))
+    return a[0] * left + b[0] * right, lse
+
+
 def within(spans: np.ndarray, keys: int, device: torch.device) -> Tensor:
     """Spans [n, 2] as a mask [n, keys], True where seen."""
     ends, numbers = torch.from_numpy(spans).to(device), torch.arange(keys, device=device)

@@ -52,8 +52,8 @@ def page(trace: Trace) -> str:
     scene = {"name": "run", "title": title, "look": about} | played([run])
     return PAGE.format(
         title=escape(f"Length Lab: {title}"), prompt=escape(prompt), about=escape(about), answer=escape(run.answer),
-        style=(live.STATIC / "style.css").read_text("utf-8"), screen=live.SCREEN, palettes=live.inline(PALETTES),
-        script=live.script(), scene=live.inline(scene),
+        style="".join(file.read_text("utf-8") for file in live.STYLES), screen=live.SCREEN,
+        palettes=live.inline(PALETTES), script=live.script(), scene=live.inline(scene),
     )  # fmt: skip
 
 

@@ -48,7 +48,7 @@ title="Full screen, for an audience: key P">Present</button>
 <button type="button" class="ll-theme" aria-label="Switch between light and dark">
 <svg viewBox="0 0 24 24" width="18" height="18" aria-hidden="true"><circle cx="12" cy="12" r="8" fill="none"
 stroke="currentColor" stroke-width="2"/><path d="M12 4a8 8 0 0 1 0 16z" fill="currentColor"/></svg></button></p>
-</header>
+</header><p class="ll-heard sr-only" role="status"></p>
 <div class="ll-lost" role="alert" hidden><p>The lab does not answer: what you entered and see stays here, and the page
 goes on by itself once it answers again.</p><button type="button">Save the text</button></div>"""
 THEME_SWITCH = """element.querySelector('.ll-theme').addEventListener('click', () =>

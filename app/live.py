@@ -80,8 +80,8 @@ def chart(
     """A chart. Its value is what `app.charts.base.encode` makes; a preview is not of the run that is shown; one that is
     seldom there is out of sight while it has nothing to show."""
     template = f"""
-<section class="ll-chart{" ll-preview" * preview}" data-name="{escape(name)}" aria-label="{escape(title)}"
-  {SELDOM * seldom}>
+<div class="ll-chart{" ll-preview" * preview}" data-name="{escape(name)}" role="group"
+  aria-label="{escape(title)}" {SELDOM * seldom}>
   <header><h3>{escape(title)}</h3>
     <button type="button" data-act="table" aria-pressed="false" aria-label="Table of {escape(title)}">Table</button>
     <button type="button" data-act="expand" aria-pressed="false" aria-label="Enlarge {escape(title)}">Enlarge</button>
@@ -93,7 +93,7 @@ def chart(
   <div class="ll-plot"></div>
   <p class="ll-words"></p><p class="ll-spoken sr-only" aria-live="polite"></p>
   <table class="ll-table" hidden><thead></thead><tbody></tbody></table>
-</section>"""
+</div>"""
     return _html(template, "LengthLab.chart(element, props, watch)", value, f"chart-{name}", classes=["ll-cell"])
 
 
@@ -131,7 +131,7 @@ def answers(name: str, title: str, hint: str) -> gr.HTML:
     """What several ways to read wrote. Frames carry rows of [name, text, verdict]; the hint shows where none is."""
     template = f"""
 <section class="ll-answers" data-name="{escape(name)}" aria-label="{escape(title)}">
-<h3>{escape(title)}</h3><p class="ll-hint">{escape(hint)}</p><dl></dl></section>"""
+<h2>{escape(title)}</h2><p class="ll-hint">{escape(hint)}</p><dl></dl></section>"""
     return _html(template, "LengthLab.answers(element, props, watch)", None, f"answers-{name}")
 
 

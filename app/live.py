@@ -36,14 +36,14 @@ STYLES = (STATIC / "style.css", STATIC / "forced_colors.css")
 # In this order: a part may use at once what those before it define.
 PARTS = (
     "loading", "palette", "stream", "drawing", "chart", "response", "clipboard", "figures", "choice", "waiting",
-    "runway", "lesson", "scene", "present", "measurements", "base", "theme", "address", "tabs", "kept",
+    "runway", "lesson", "scene", "embed", "present", "measurements", "base", "theme", "address", "tabs", "kept",
 )
 # What the components and the page's events call.
 NAMES = (
     "chart", "stream", "deliver", "response", "figures", "answers", "choice", "inRange", "waits", "gone", "refused",
     "setTheme", "keptTheme", "share", "veil", "tabs", "keep", "keeps", "keptForms", "keepRun", "keptRun", "underWay",
     "saveTexts", "runway", "lesson", "runLesson", "asksFor",
-    "present", "measurements", "presses",
+    "present", "embed", "measurements", "presses",
 )
 # The least target that the flag of a runway can be moved to.
 LEAST = 5
@@ -161,7 +161,9 @@ def lesson(lessons: Sequence[dict[str, Any]]) -> gr.HTML:
 # The screen that plays scenes, over the whole page.
 SCREEN = """
 <dialog class="ll-present" aria-labelledby="present-title" tabindex="-1">
-<div class="ll-top"><p class="ll-place"></p><button type="button" data-act="close">Close</button></div>
+<div class="ll-top"><p class="ll-place"></p>
+<button type="button" data-act="embed" title="For a page of your own: shows this scene">Copy embed code</button>
+<button type="button" data-act="close">Close</button></div>
 <h2 id="present-title" aria-live="polite"></h2><div class="ll-scene"></div><p class="ll-look"></p>
 <nav aria-label="Scenes"><button type="button" data-act="previous">Previous</button>
 <button type="button" data-act="again">Play again</button><button type="button" data-act="next">Next</button></nav>

@@ -69,7 +69,7 @@ def serve(
         prevent_thread_lock=True,
         quiet=quiet,
         theme=theme.make(),
-        css_paths=[live.STATIC / "style.css"],
+        css_paths=[*live.STYLES],
         head=live.page_head(),
         app_kwargs={
             "routes": demo.routes,

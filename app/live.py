@@ -32,17 +32,18 @@ from app.series import RunSeries
 PLOTLY = Path(str(files("plotly") / "package_data" / "plotly.min.js"))
 STATIC = Path(__file__).parent / "static"
 PAGE = STATIC / "page"
+STYLES = (STATIC / "style.css", STATIC / "forced_colors.css")
 # In this order: a part may use at once what those before it define.
 PARTS = (
     "loading", "palette", "stream", "drawing", "chart", "response", "clipboard", "figures", "choice", "waiting",
-    "runway", "lesson", "scene", "present", "measurements", "base", "theme", "address", "tabs", "kept",
+    "runway", "lesson", "scene", "embed", "present", "measurements", "base", "theme", "address", "tabs", "kept",
 )
 # What the components and the page's events call.
 NAMES = (
     "chart", "stream", "deliver", "response", "figures", "answers", "choice", "inRange", "waits", "gone", "refused",
     "setTheme", "keptTheme", "share", "veil", "tabs", "keep", "keeps", "keptForms", "keepRun", "keptRun", "underWay",
     "saveTexts", "runway", "lesson", "runLesson", "asksFor",
-    "present", "measurements", "presses",
+    "present", "embed", "measurements", "presses",
 )
 # The least target that the flag of a runway can be moved to.
 LEAST = 5
@@ -79,8 +80,8 @@ def chart(
     """A chart. Its value is what `app.charts.base.encode` makes; a preview is not of the run that is shown; one that is
     seldom there is out of sight while it has nothing to show."""
     template = f"""
-<section class="ll-chart{" ll-preview" * preview}" data-name="{escape(name)}" aria-label="{escape(title)}"
-  {SELDOM * seldom}>
+<div class="ll-chart{" ll-preview" * preview}" data-name="{escape(name)}" role="group"
+  aria-label="{escape(title)}" {SELDOM * seldom}>
   <header><h3>{escape(title)}</h3>
     <button type="button" data-act="table" aria-pressed="false" aria-label="Table of {escape(title)}">Table</button>
     <button type="button" data-act="expand" aria-pressed="false" aria-label="Enlarge {escape(title)}">Enlarge</button>
@@ -92,7 +93,7 @@ def chart(
   <div class="ll-plot"></div>
   <p class="ll-words"></p><p class="ll-spoken sr-only" aria-live="polite"></p>
   <table class="ll-table" hidden><thead></thead><tbody></tbody></table>
-</section>"""
+</div>"""
     return _html(template, "LengthLab.chart(element, props, watch)", value, f"chart-{name}", classes=["ll-cell"])
 
 
@@ -130,7 +131,7 @@ def answers(name: str, title: str, hint: str) -> gr.HTML:
     """What several ways to read wrote. Frames carry rows of [name, text, verdict]; the hint shows where none is."""
     template = f"""
 <section class="ll-answers" data-name="{escape(name)}" aria-label="{escape(title)}">
-<h3>{escape(title)}</h3><p class="ll-hint">{escape(hint)}</p><dl></dl></section>"""
+<h2>{escape(title)}</h2><p class="ll-hint">{escape(hint)}</p><dl></dl></section>"""
     return _html(template, "LengthLab.answers(element, props, watch)", None, f"answers-{name}")
 
 
@@ -160,7 +161,9 @@ def lesson(lessons: Sequence[dict[str, Any]]) -> gr.HTML:
 # The screen that plays scenes, over the whole page.
 SCREEN = """
 <dialog class="ll-present" aria-labelledby="present-title" tabindex="-1">
-<div class="ll-top"><p class="ll-place"></p><button type="button" data-act="close">Close</button></div>
+<div class="ll-top"><p class="ll-place"></p>
+<button type="button" data-act="embed" title="For a page of your own: shows this scene">Copy embed code</button>
+<button type="button" data-act="close">Close</button></div>
 <h2 id="present-title" aria-live="polite"></h2><div class="ll-scene"></div><p class="ll-look"></p>
 <nav aria-label="Scenes"><button type="button" data-act="previous">Previous</button>
 <button type="button" data-act="again">Play again</button><button type="button" data-act="next">Next</button></nav>

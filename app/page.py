@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from app import completions, kept, live, metrics, presence
+from app import completions, embed, kept, live, metrics, presence
 from app.admission import Admission
 from app.api import described, endpoint
 from app.buttons import QUIET
@@ -48,7 +48,7 @@ title="Full screen, for an audience: key P">Present</button>
 <button type="button" class="ll-theme" aria-label="Switch between light and dark">
 <svg viewBox="0 0 24 24" width="18" height="18" aria-hidden="true"><circle cx="12" cy="12" r="8" fill="none"
 stroke="currentColor" stroke-width="2"/><path d="M12 4a8 8 0 0 1 0 16z" fill="currentColor"/></svg></button></p>
-</header>
+</header><p class="ll-heard sr-only" role="status"></p>
 <div class="ll-lost" role="alert" hidden><p>The lab does not answer: what you entered and see stays here, and the page
 goes on by itself once it answers again.</p><button type="button">Save the text</button></div>"""
 THEME_SWITCH = """element.querySelector('.ll-theme').addEventListener('click', () =>
@@ -161,7 +161,8 @@ def build(
         })  # fmt: skip
     demo.admits(runs, store, shares, concurrency)
     demo.routes = [
-        *live.routes(), *presence.routes(demo.admission), runs.streams.route, route(), Route(DEEP_LINK, _no_link),
+        *live.routes(), *presence.routes(demo.admission), runs.streams.route, route(), embed.route(),
+        Route(DEEP_LINK, _no_link),
         *completions.routes(lambda: lab.models.names(), demo.admission),
         metrics.route(lambda: backend.status(), lambda: len(demo.admission.present.sessions)),
         *(screen.routes(room, lambda: demo.reached) if room else []),

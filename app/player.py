@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from html import escape
+from typing import Any
 
 from app import live
 from app.charts.palette import PALETTES
@@ -42,18 +43,25 @@ document.querySelector("[data-present]").click();</script>
 """
 
 
-def page(trace: Trace) -> str:
-    """The file. ValueError for a run that has written nothing or has not ended."""
+def scene(trace: Trace) -> dict[str, Any]:
+    """A run as a scene of one lane. ValueError for one that has written nothing or has not ended."""
     run = View.of(trace).series
     if not len(run) or run.finish is None:
         raise Refused("the run has written nothing that could be played: press Generate")
-    prompt, about = trace.settings.prompt.strip(), _about(trace.settings, run.finish.tokens)
+    prompt = trace.settings.prompt.strip()
     title = prompt if len(prompt) <= TITLE else f"{prompt[:TITLE].rstrip()} …"
-    scene = {"name": "run", "title": title, "look": about} | played([run])
+    return {"name": "run", "title": title, "look": _about(trace.settings, run.finish.tokens)} | played([run])
+
+
+def page(trace: Trace) -> str:
+    """The file. ValueError for a run that has written nothing or has not ended."""
+    shown = scene(trace)
+    answer = View.of(trace).series.answer
     return PAGE.format(
-        title=escape(f"Length Lab: {title}"), prompt=escape(prompt), about=escape(about), answer=escape(run.answer),
-        style=(live.STATIC / "style.css").read_text("utf-8"), screen=live.SCREEN, palettes=live.inline(PALETTES),
-        script=live.script(), scene=live.inline(scene),
+        title=escape(f"Length Lab: {shown['title']}"), prompt=escape(trace.settings.prompt.strip()),
+        about=escape(shown["look"]), answer=escape(answer),
+        style="".join(file.read_text("utf-8") for file in live.STYLES), screen=live.SCREEN,
+        palettes=live.inline(PALETTES), script=live.script(), scene=live.inline(shown),
     )  # fmt: skip
 
 

@@ -24,7 +24,7 @@ def playable() -> list[dict[str, Any]]:
 
 
 def _scene(scene: Scene) -> dict[str, Any] | None:
-    words = {"name": scene.name, "title": scene.title, "look": scene.look}
+    words = {"name": scene.name, "title": scene.title, "look": scene.look, "embeds": True}
     if scene.drawing:
         chart = _chart(scene.drawing)
         return words | {"chart": chart} if chart else None

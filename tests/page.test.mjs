@@ -72,3 +72,15 @@ test("a picture has one whole drawing at most, of a chart whose lines cannot be 
   assert.deepEqual(plain("drawn"), ["new", "late"]);
   assert.equal(pictures.length, 0);
 });
+
+test("that writing began is said once a run, with its first token, and is gone at its end", () => {
+  const heard = { textContent: "" };
+  page.document.querySelector = () => heard;
+  const after = (running, ...texts) => { value(`begins(${running}, ${JSON.stringify({ lane: texts })})`); return heard.textContent; };
+  assert.equal(after(true, 0, [7]), "");
+  assert.equal(after(true, 0, [7, ["a"]]), "Writing began.");
+  heard.textContent = "untouched";
+  assert.equal(after(true, 2, [["b"]]), "untouched");
+  assert.equal(after(false, 3, []), "");
+  assert.equal(after(true, 0, [8, ["c"]]), "Writing began.");
+});

@@ -45,7 +45,7 @@ def test_the_app_finds_its_files_beside_it(installed):
         "import app.live, app.lessons, app.present, app.presets, app.scenes; "
         "import backend.models.adapters as adapters, backend.models.pool as pool; "
         "print(adapters.available('embedded')['ldpe'], pool.allowed()[0], app.presets.FOLDER.is_dir(), "
-        "len(app.live.page_head()) > 0, (app.live.STATIC / 'style.css').is_file(), "
+        "len(app.live.page_head()) > 0, all(file.is_file() for file in app.live.STYLES), "
         "len(app.lessons.lessons()) > 0, len(app.present.playable()) == len(app.scenes.scenes()) > 0, app.__file__)"
     )
     *found, place = ran(installed, sys.executable, "-c", program).split()

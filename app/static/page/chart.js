@@ -64,8 +64,9 @@ function chart(element, props, watch) {
     if ("seldom" in root.dataset) root.hidden = !payload.data.length;
     if (root.dataset.run !== payload.run) root.dataset.run = payload.run;
     root.dataset.received = payload.frame;
+    // What a setting changes is heard. A run says itself how it ended: all its charts at once would drown that.
     clearTimeout(quiet);
-    quiet = setTimeout(() => { if (plot.offsetParent) spoken.textContent = latest.summary; }, 1500);
+    if (root.matches(".ll-preview")) quiet = setTimeout(() => { if (plot.offsetParent) spoken.textContent = latest.summary; }, 1500);
     schedule(self);
   }
 

@@ -5,7 +5,7 @@ const runLesson = (...asked) => lessonRun(...asked);
 function lesson(element, props, trigger) {
   const root = element.querySelector(".ll-lesson");
   const body = root.querySelector(".ll-steps"), title = root.querySelector("h2");
-  let shown = null, predicted = null, asked = 0;
+  let shown = null, predicted = null, asked = 0, opener = null;
   const made = (tag, kind, words = "") => Object.assign(document.createElement(tag), { className: kind, textContent: words });
 
   function step(number, name, ...parts) {
@@ -57,10 +57,13 @@ function lesson(element, props, trigger) {
       step(3, "Look", verdict, made("p", "", found.look)),
       step(4, "Check", made("p", "", found.check.question), button("Show the answer", (pressed) => {
         answer.hidden = wrong.hidden = false;
+        answer.tabIndex = -1;
+        answer.focus();
         pressed.hidden = true;
       }), answer, wrong, ...(next ? [button(`Next: ${next.title}`, () => show(next.name))] : [])),
     );
     for (const name of ["run", "look", "check"]) body.querySelector(`[data-step=${name}]`).hidden = true;
+    if (root.hidden) opener = document.activeElement;
     root.hidden = false;
     beside(true);
     title.focus();
@@ -70,6 +73,7 @@ function lesson(element, props, trigger) {
   function close() {
     root.hidden = true;
     beside(false);
+    (opener?.offsetParent ? opener : document.querySelector("[role=tab][aria-selected=true]"))?.focus();
   }
   function ask() {
     props.value = JSON.stringify({ run: shown.name, asked: ++asked, number: predicted?.number ?? null, choice: predicted?.index ?? null });

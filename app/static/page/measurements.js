@@ -9,4 +9,11 @@ function measurements(element) {
     for (const link of element.querySelectorAll("a")) link.hidden = !found.some((section) => section.querySelector(link.hash));
     said.textContent = words.length ? `${found.length} of ${all.length} measurements` : "";
   });
+  // A table wider than the page is moved by the arrow keys too, once it can be focused.
+  const room = new ResizeObserver(() => {
+    for (const table of document.querySelectorAll(".ll-report table")) {
+      if (table.scrollWidth > table.clientWidth) table.tabIndex = 0; else table.removeAttribute("tabindex");
+    }
+  });
+  room.observe(element.closest(".tabitem"));
 }

@@ -2,10 +2,9 @@
 // server. Scenes come as the property `scenes`.
 let openScenes = () => {};
 function present(element, props) {
-  const PICTURE = 50;
   const root = element.querySelector(".ll-present"), stage = root.querySelector(".ll-scene");
   const button = (name) => root.querySelector(`[data-act=${name}]`);
-  let at = 0, playing = 0, down = null, whole = false;
+  let at = 0, stop = () => {}, down = null, whole = false;
 
   function show(number) {
     at = Math.min(Math.max(number, 0), props.scenes.length - 1);
@@ -16,25 +15,15 @@ function present(element, props) {
     button("previous").disabled = at === 0;
     button("next").disabled = at === props.scenes.length - 1;
     for (const name of ["previous", "next"]) button(name).hidden = props.scenes.length === 1;
+    button("embed").hidden = !scene.embeds;
     root.dataset.scene = scene.name;
     root.scrollTop = 0;
     root.focus();
     play();
   }
   function play() {
-    const [picture, lasts] = drawnScene(stage, props.scenes[at]);
-    const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
-    let begun = null, last = -PICTURE;
-    cancelAnimationFrame(playing);
-    root.dataset.played = "";
-    function next(now) {
-      begun ??= now;
-      const share = still ? 1 : Math.min(1, (now - begun) / lasts);
-      if (share === 1 || now - last >= PICTURE) { last = now; picture(share); }
-      if (share < 1) drawing = playing = requestAnimationFrame(next); else root.dataset.played = "whole";
-    }
-    // As for charts: it is not taken for the sign of the page that loads.
-    drawing = playing = requestAnimationFrame(next);
+    stop();
+    stop = playedScene(root, stage, props.scenes[at]);
   }
 
   function open() {
@@ -46,14 +35,15 @@ function present(element, props) {
     show(0);
   }
   root.addEventListener("close", () => {
-    cancelAnimationFrame(playing);
+    stop();
     cleared(stage);
     if (whole && document.fullscreenElement) document.exitFullscreen();
     whole = false;
   });
   // The browser keeps Escape for itself while the page has the whole screen.
   document.addEventListener("fullscreenchange", () => { if (whole && !document.fullscreenElement) root.close(); });
-  const acts = { close: () => root.close(), previous: () => show(at - 1), next: () => show(at + 1), again: play };
+  const acts = { close: () => root.close(), previous: () => show(at - 1), next: () => show(at + 1), again: play,
+    embed: () => { const code = embedCode(props.scenes[at]); copy(button("embed"), code, () => "No clipboard"); } };
   root.addEventListener("click", (event) => acts[event.target.closest("[data-act]")?.dataset.act]?.());
   root.addEventListener("keydown", (event) => {
     event.stopPropagation();

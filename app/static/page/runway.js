@@ -41,7 +41,7 @@ function runway(element, props, trigger, watch) {
   const track = root.querySelector(".ll-track"), flag = root.querySelector(".ll-flag");
   const scale = root.querySelector(".ll-scale"), spoken = root.querySelector(".ll-spoken");
   const least = Number(flag.getAttribute("aria-valuemin"));
-  let latest = { span: 1.5 * props.value, unit: "tokens", lanes: [] }, asked = null, quiet = 0;
+  let latest = { span: 1.5 * props.value, unit: "tokens", lanes: [] }, asked = null, begun = false;
   const share = (value) => along(value, latest.span);
 
   function draw() {
@@ -78,14 +78,20 @@ function runway(element, props, trigger, watch) {
     root.closest(".ll-try")?.classList.toggle("ll-veiled", latest.lanes.length > 0 && !same);
   }
 
-  function receive(value) {
+  // The end alone is said: what changes at each token would never let a listener go.
+  function speak(running) {
+    if (begun && !running) spoken.textContent = latest.lanes.map(({ name, words }) => `${name}: ${words}.`).join(" ");
+    if (running && !begun) spoken.textContent = "";
+    begun = running;
+  }
+
+  function receive(value, running) {
     latest = value;
     compare();
     root.dataset.run = value.run;
     root.dataset.drawn = value.frame;
     draw();
-    clearTimeout(quiet);
-    quiet = setTimeout(() => { spoken.textContent = value.lanes.map(({ name, words }) => `${name}: ${words}.`).join(" "); }, 1500);
+    speak(running);
   }
 
   flag.addEventListener("pointerdown", (event) => { event.preventDefault(); flag.focus(); flag.setPointerCapture(event.pointerId); });

@@ -1,5 +1,5 @@
 // A scene in the place that is given: what draws a share of it, and the milliseconds that the whole lasts.
-const LONGEST = 7000, READING = 5000;
+const LONGEST = 7000, READING = 5000, PICTURE = 50;
 const part = (tag, kind, words = "") => Object.assign(document.createElement(tag), { className: kind, textContent: words });
 function cleared(stage) {
   for (const plot of stage.querySelectorAll(".js-plotly-plot")) Plotly.purge(plot);
@@ -85,4 +85,20 @@ function drawnChart(stage, { data, layout, summary }) {
     withoutBase(() => Plotly.react(box, come, shown, { staticPlot: true, responsive: true }));
   }
   return [picture, READING];
+}
+// Plays a scene in its place, at once whole where nothing is to move; returns what ends that. `root` says how far it is.
+function playedScene(root, stage, scene) {
+  const [picture, lasts] = drawnScene(stage, scene);
+  const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  let begun = null, last = -PICTURE, playing = 0;
+  root.dataset.played = "";
+  function next(now) {
+    begun ??= now;
+    const share = still ? 1 : Math.min(1, (now - begun) / lasts);
+    if (share === 1 || now - last >= PICTURE) { last = now; picture(share); }
+    if (share < 1) drawing = playing = requestAnimationFrame(next); else root.dataset.played = "whole";
+  }
+  // As for charts: it is not taken for the sign of the page that loads.
+  drawing = playing = requestAnimationFrame(next);
+  return () => cancelAnimationFrame(playing);
 }

@@ -14,11 +14,20 @@ function receives(name, receive, props, watch) {
 // The name of the run's stream that this page follows, which a page loaded anew takes up.
 const UNDER_WAY = "length-lab-run";
 const underWay = () => stored("sessionStorage", UNDER_WAY) ?? "";
+// Says to who only hears the page that writing began, once a run. How it ended is said by what shows it.
+let writes = false;
+function begins(running, texts) {
+  const before = writes;
+  writes = running && (before || Object.values(texts).some(([known, more]) => known + more.length > 1));
+  const heard = document.querySelector(".ll-heard");
+  if (heard && writes !== before) heard.textContent = writes ? "Writing began." : "";
+}
 // Hands out frames: one that Gradio brings, or those of the stream it names, until it brings the last one.
 function stream(props, watch) {
   let source = null, following = "";
   function hand({ parts, texts, running }) {
     underway = running;
+    begins(running, texts);
     for (const [name, value] of Object.entries({ ...texts, ...parts })) deliver(name, value, running);
   }
   function receive() {

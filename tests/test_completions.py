@@ -103,7 +103,7 @@ def test_a_conversation_is_what_the_chat_template_makes_of_it(held_lab):
     ids, ends = token_ids(settings, tokenizer).tolist(), tokenizer.convert_tokens_to_ids("<|im_end|>")
     rendered = tokenizer.apply_chat_template([*plain, *SKY], add_generation_prompt=True, return_dict=True)["input_ids"]
     assert ids.count(ends) == rendered.count(ends) == 4 and "You are <|im_end|> brief." in tokenizer.decode(ids)
-    without = RunSettings(prompt="Why?", earlier=[{"role": "user", "content": "Hi"}])
+    without = RunSettings(prompt="Why?", earlier=plain[1:])
     assert without.model_validate_json(without.model_dump_json()) == without
 
 

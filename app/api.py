@@ -63,6 +63,7 @@ def endpoint(
         layer: int = 0,
         head: int = 0,
         every: int = 4,
+        earlier: list[dict[str, str]] | None = None,
     ) -> Iterator[dict[str, Any]]:
         """Runs the model and streams the run.
 
@@ -75,10 +76,11 @@ def endpoint(
         (whether the token is of the thinking, which `text` leaves out); with probes also alternatives (the likeliest
         tokens there), entropy of every layer and head, state (first layer's output), logits of one head by perceived
         distance, and on the first step reading (what was seen while the prompt was read), as in a saved trace: long
-        arrays are {shape, f16}, base64 of little-endian float16. window: null is plain attention. Settings that cannot
-        run are refused with a sentence.
+        arrays are {shape, f16}, base64 of little-endian float16. window: null is plain attention. earlier: each message
+        is {role, content}. Settings that cannot run are refused with a sentence.
         """
         given = {name: value for name, value in locals().items() if name in RunSettings.model_fields}
+        given["earlier"] = earlier or ()
         watch = {"enabled": probes, "layer": layer, "head": head, "every": every}
         yield from _run(lab, runs, unread, request.session_hash, given, watch)
 

@@ -11,10 +11,11 @@ from app.present import played
 from app.view import View
 from backend.record.trace import Trace
 from backend.refused import Refused
-from backend.settings import RunSettings, counted
+from backend.settings import RunSettings, Turn, counted
 
 # Characters of a prompt that stand above the run.
 TITLE = 160
+SPEAKERS = {"system": "System prompt:", "user": "Question:", "assistant": "Answer:"}
 PAGE = """<!doctype html>
 <html lang="en">
 <head>
@@ -29,7 +30,7 @@ main {{ max-width: 46rem; margin: 0 auto; }}
 </style>
 </head>
 <body>
-<main><h1>Length Lab</h1><p class="prompt" dir="auto">{prompt}</p><p>{about}</p>
+<main><h1>Length Lab</h1>{talk}<p class="prompt" dir="auto">{prompt}</p><p>{about}</p>
 <p class="answer" dir="auto">{answer}</p><p><button type="button" data-present>Play</button></p></main>
 <div class="ll" id="player">{screen}</div>
 <script>window.LENGTH_LAB_PALETTES={palettes};
@@ -51,10 +52,16 @@ def page(trace: Trace) -> str:
     title = prompt if len(prompt) <= TITLE else f"{prompt[:TITLE].rstrip()} …"
     scene = {"name": "run", "title": title, "look": about} | played([run])
     return PAGE.format(
-        title=escape(f"Length Lab: {title}"), prompt=escape(prompt), about=escape(about), answer=escape(run.answer),
+        title=escape(f"Length Lab: {title}"), talk="".join(map(_said, trace.settings.earlier)),
+        prompt=escape(prompt), about=escape(about), answer=escape(run.answer),
         style=(live.STATIC / "style.css").read_text("utf-8"), screen=live.SCREEN, palettes=live.inline(PALETTES),
         script=live.script(), scene=live.inline(scene),
     )  # fmt: skip
+
+
+def _said(turn: Turn) -> str:
+    """A message before the prompt, as HTML."""
+    return f'<p class="prompt" dir="auto"><b>{SPEAKERS[turn.role]}</b> {escape(turn.content)}</p>\n'
 
 
 def _about(settings: RunSettings, tokens: int) -> str:

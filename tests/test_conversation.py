@@ -134,7 +134,7 @@ def test_a_model_that_takes_no_such_messages_says_so_in_a_sentence(template, mes
 def test_an_encoder_decoder_takes_none(lab):
     can = lab.capabilities()
     check(RunSettings(prompt="Why?", earlier=TALK), can)
-    with pytest.raises(ValueError, match="takes no messages before the prompt"):
+    with pytest.raises(ValueError, match="reads one text alone: leave the messages before it out"):
         check(RunSettings(prompt="Why?", earlier=TALK), Capabilities(**vars(can) | {"encoder_decoder": True}))
 
 

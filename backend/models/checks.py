@@ -9,7 +9,6 @@ from backend.models.capabilities import Capabilities
 from backend.positions import policies
 from backend.refused import Refused
 from backend.settings import RunSettings
-from backend.text.template import ALONE
 
 
 def check(settings: RunSettings, capabilities: Capabilities) -> None:
@@ -18,7 +17,7 @@ def check(settings: RunSettings, capabilities: Capabilities) -> None:
     if not method.works_with(capabilities.encoder_decoder):
         raise Refused(f"{other_models(settings.method)}: choose another method, or another model")
     if settings.earlier and capabilities.encoder_decoder:
-        raise Refused(f"the model reads a text and no conversation, so it {ALONE}")
+        raise Refused("the model reads one text alone: leave the messages before it out, or choose another model")
     asked = {
         "model": True,
         policies[settings.pic].needs: True,

@@ -93,12 +93,7 @@ def build(lab: Any, runs: Runs, adapters: Adapters, store: Store, opens: Callabl
         **QUIET,
     )
     for title, button in choose.items():
-        button.click(
-            _show_preset(form, title),
-            None,
-            [parts.trace, parts.stream, *form.inputs],
-            **QUIET,
-        )
+        button.click(_show_preset(form, title), None, [parts.trace, parts.stream, *form.inputs], **QUIET)
     _files(files, parts, runs, store, first)
     return parts
 

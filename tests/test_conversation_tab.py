@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl, urlparse
 import pytest
 from playwright.sync_api import Page, expect
 from test_app_browser import Visitor, address, demo, lab, link, runs, visit  # noqa: F401
+from test_kept import reload, remembers, saved
 from test_page_state import VEILED
 
 from app import conversation, player
@@ -63,17 +64,17 @@ def test_three_turns_with_targets_of_their_own_outlive_a_reload(visit):  # noqa:
     expect(turns(page).nth(0)).to_contain_text("LDPE · target 12 tokens · ")
     expect(turns(page).nth(1)).to_contain_text("ORPE · target 9 tokens · ")
     assert visitor.field("produced") == "4 tokens"
-    said = [("system", "Be brief."), ("user", "Name a river."), ("assistant", first), ("user", "Another?"),
-            ("assistant", second)]  # fmt: skip
-    assert [(turn.role, turn.content.strip()) for turn in shared(page)] == [(role, text.strip()) for role, text in said]
-    page.wait_for_function("localStorage.getItem('length-lab-form-generate')?.includes('And a third?')")
-    page.reload()
-    page.wait_for_selector("#model-state [data-state=good]")
+    saved(page, "generate", "And a third?")
+    remembers(page, 3)
+    reload(page)
     visitor.shows(4)
     expect(turns(page)).to_have_count(2)
     expect(turns(page).nth(1)).to_contain_text("ORPE · target 9 tokens · ")
     expect(page.locator("#system textarea")).to_have_value("Be brief.")
     expect(veil).not_to_have_class(VEILED)
+    said = [("system", "Be brief."), ("user", "Name a river."), ("assistant", first), ("user", "Another?"),
+            ("assistant", second)]  # fmt: skip
+    assert [(turn.role, turn.content.strip()) for turn in shared(page)] == [(role, text.strip()) for role, text in said]
     page.get_by_role("button", name="Remove turn 1").click()
     expect(turns(page)).to_have_count(1)
     expect(veil).to_have_class(VEILED)

@@ -63,6 +63,7 @@ def endpoint(
         layer: int = 0,
         head: int = 0,
         every: int = 4,
+        earlier: list[dict[str, str]] | None = None,
     ) -> Iterator[dict[str, Any]]:
         """Runs the model and streams the run.
 
@@ -75,8 +76,7 @@ def endpoint(
         (whether the token is of the thinking, which `text` leaves out); with probes also alternatives (the likeliest
         tokens there), entropy of every layer and head, state (first layer's output), logits of one head by perceived
         distance, and on the first step reading (what was seen while the prompt was read), as in a saved trace: long
-        arrays are {shape, f16}, base64 of little-endian float16. window: null is plain attention. Settings that cannot
-        run are refused with a sentence.
+        arrays are {shape, f16}, base64 of little-endian float16. earlier: each message is {role, content}.
         """
         given = {name: value for name, value in locals().items() if name in RunSettings.model_fields}
         watch = {"enabled": probes, "layer": layer, "head": head, "every": every}
@@ -90,7 +90,7 @@ def _run(
 ) -> Iterator[dict[str, Any]]:
     """Updates of a run, the whole result last. given, probes: fields of RunSettings, and of its Watch."""
     try:
-        settings = RunSettings(**given, watch=Watch(**probes))
+        settings = RunSettings(**given | {"earlier": given["earlier"] or ()}, watch=Watch(**probes))
         steps: list[dict[str, Any]] = []
         with runs.started(session, Control(), "api", beside=True) as run:
             for view in follow(lab, settings, run):

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import gradio as gr
 
-from app import live
+from app import conversation, live
 from app.buttons import QUIET
 from app.model import ModelChoice
 from app.share import flat, settings_of
@@ -69,6 +69,7 @@ class Form:
         window, limit, cap = chosen.pop("windowed"), chosen.pop("limit_kind"), chosen.pop("limit_number")
         if not window:
             chosen["window"] = None
+        chosen["earlier"] = conversation.turns(chosen.pop("system"), chosen.pop("talk"))
         return settings_of(chosen | {"distance_limit": int(cap) if limit == CUSTOM else limit})
 
     def values(self, given: RunSettings | Mapping[str, Any]) -> list[Any]:
@@ -90,7 +91,10 @@ class Form:
         whole = given if isinstance(given, RunSettings) else settings_of({"prompt": DEFAULT_PROMPT} | dict(given))
         chosen = flat(whole)
         window, limit, name = chosen["window"], chosen["distance_limit"], chosen["model"]
+        system, talk = conversation.shown(whole.earlier)
         shown = chosen | {
+            "system": system,
+            "talk": talk,
             "model": self.parts["model"].value if self.lacks(name) else name,
             "windowed": window is not None,
             "window": window or 512,
@@ -104,6 +108,8 @@ class Form:
         """The components that decide the position policy, and with it the previews."""
         names = (
             "prompt",
+            "talk",
+            "system",
             "max_new_tokens",
             "pic",
             "ratio",
@@ -126,11 +132,12 @@ def _within(part: Any, value: Any) -> Any:
     return value
 
 
-def build(prompt: gr.Textbox, choice: ModelChoice, missing: Mapping[Any, str | None]) -> Form:
-    """Makes the form around `prompt` and `choice` in the current Gradio context. missing: why a length method cannot be
-    used, or None where it can."""
-    parts: dict[str, Any] = {"prompt": prompt}
+def build(prompt: gr.Textbox, talk: gr.HTML, choice: ModelChoice, missing: Mapping[Any, str | None]) -> Form:
+    """Makes the form around `prompt`, the conversation before it (`talk`) and `choice` in the current Gradio context.
+    missing: why a length method cannot be used, or None where it can."""
+    parts: dict[str, Any] = {"prompt": prompt, "talk": talk}
     _length(parts, missing)
+    _instruction(parts)
     _position(parts)
     _window(parts)
     _sampling(parts)
@@ -181,6 +188,14 @@ def _length(parts: dict[str, Any], missing: Mapping[Any, str | None]) -> None:
             1, 1000, 200, step=1, label="Limit, in tokens", visible=False, elem_id="limit", **_limit(missing)
         )
         parts["max_new_tokens"] = gr.Slider(1, 4096, 256, step=1, label="Cap on new tokens", elem_id="cap")
+
+
+def _instruction(parts: dict[str, Any]) -> None:
+    with gr.Column(elem_classes=["ll-panel"]):
+        live.heading("Instruction", "what it reads first")
+        parts["system"] = gr.Textbox(
+            "", label="System prompt", lines=1, max_lines=6, elem_id="system", placeholder="empty: the model's own"
+        )
 
 
 def _position(parts: dict[str, Any]) -> None:

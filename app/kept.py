@@ -18,6 +18,7 @@ from typing import Any
 import gradio as gr
 from pydantic import TypeAdapter, ValidationError
 
+from app import conversation
 from app.buttons import QUIET
 from app.series import PastRun
 from app.view import PAST_KEPT
@@ -75,6 +76,8 @@ def fits(part: Any, value: Any) -> bool:
             number = isinstance(value, int | float) and not isinstance(value, bool)
             whole = part.precision != 0 or (number and float(value).is_integer())
             return number and whole and low <= value <= (math.inf if high is None else high)
+        case gr.HTML() if part.elem_id == "conversation":
+            return conversation.fits(value)
         case gr.CheckboxGroup():
             return isinstance(value, list) and all(_among(each, _choices(part)) for each in value)
         case _:

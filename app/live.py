@@ -36,14 +36,15 @@ STYLES = (STATIC / "style.css", STATIC / "forced_colors.css")
 # In this order: a part may use at once what those before it define.
 PARTS = (
     "loading", "palette", "stream", "drawing", "chart", "response", "clipboard", "figures", "choice", "waiting",
-    "runway", "lesson", "scene", "embed", "present", "measurements", "base", "theme", "address", "tabs", "kept",
+    "conversation", "runway", "lesson", "scene", "embed", "present", "measurements", "base", "theme", "address", "tabs",
+    "kept",
 )
 # What the components and the page's events call.
 NAMES = (
     "chart", "stream", "deliver", "response", "figures", "answers", "choice", "inRange", "waits", "gone", "refused",
     "setTheme", "keptTheme", "share", "veil", "tabs", "keep", "keeps", "keptForms", "keepRun", "keptRun", "underWay",
     "saveTexts", "runway", "lesson", "runLesson", "asksFor",
-    "present", "embed", "measurements", "presses",
+    "present", "embed", "measurements", "presses", "conversation",
 )
 # The least target that the flag of a runway can be moved to.
 LEAST = 5
@@ -211,6 +212,16 @@ def choice(name: str, title: str, options: list[dict[str, str]], value: str, **k
 <details class="ll-reasons" hidden><summary>Why each is off</summary><ul></ul></details></fieldset>"""
     script = "LengthLab.choice(element, props, trigger, watch) // 'change'"
     return _html(template, script, value, f"choice-{name}", options=options, **kwargs)
+
+
+def conversation(value: str) -> gr.HTML:
+    """Questions and answers, out of sight while there are none. value: as `app.conversation.written` makes it."""
+    template = """
+<section class="ll-talk" aria-label="Conversation" hidden><header><h2>Conversation</h2>
+<button type="button" data-act="clear">New conversation</button></header>
+<ol tabindex="0" aria-label="Earlier turns"></ol></section>"""
+    script = "LengthLab.conversation(element, props, trigger, watch) // 'change'"
+    return _html(template, script, value, "conversation")
 
 
 def heading(title: str, words: str) -> gr.HTML:

@@ -12,10 +12,11 @@ from app.present import played
 from app.view import View
 from backend.record.trace import Trace
 from backend.refused import Refused
-from backend.settings import RunSettings, counted
+from backend.settings import RunSettings, Turn, counted
 
 # Characters of a prompt that stand above the run.
 TITLE = 160
+SPEAKERS = {"system": "System prompt:", "user": "Question:", "assistant": "Answer:"}
 PAGE = """<!doctype html>
 <html lang="en">
 <head>
@@ -30,7 +31,7 @@ main {{ max-width: 46rem; margin: 0 auto; }}
 </style>
 </head>
 <body>
-<main><h1>Length Lab</h1><p class="prompt" dir="auto">{prompt}</p><p>{about}</p>
+<main><h1>Length Lab</h1>{talk}<p class="prompt" dir="auto">{prompt}</p><p>{about}</p>
 <p class="answer" dir="auto">{answer}</p><p><button type="button" data-present>Play</button></p></main>
 <div class="ll" id="player">{screen}</div>
 <script>window.LENGTH_LAB_PALETTES={palettes};
@@ -58,11 +59,16 @@ def page(trace: Trace) -> str:
     shown = scene(trace)
     answer = View.of(trace).series.answer
     return PAGE.format(
-        title=escape(f"Length Lab: {shown['title']}"), prompt=escape(trace.settings.prompt.strip()),
-        about=escape(shown["look"]), answer=escape(answer),
+        title=escape(f"Length Lab: {shown['title']}"), talk="".join(map(_said, trace.settings.earlier)),
+        prompt=escape(trace.settings.prompt.strip()), about=escape(shown["look"]), answer=escape(answer),
         style="".join(file.read_text("utf-8") for file in live.STYLES), screen=live.SCREEN,
         palettes=live.inline(PALETTES), script=live.script(), scene=live.inline(shown),
     )  # fmt: skip
+
+
+def _said(turn: Turn) -> str:
+    """A message before the prompt, as HTML."""
+    return f'<p class="prompt" dir="auto"><b>{SPEAKERS[turn.role]}</b> {escape(turn.content)}</p>\n'
 
 
 def _about(settings: RunSettings, tokens: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import zlib
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -12,39 +13,47 @@ from urllib.parse import urlencode
 from pydantic import ValidationError
 
 from backend.refused import Refused
-from backend.settings import MAX_PROMPT_CHARS, RunSettings, Watch, cap_for
+from backend.settings import MAX_PROMPT_CHARS, RunSettings, Turn, Watch, cap_for
 
 PLACEHOLDER = "…"
 WATCHED = ("enabled", "layer", "head", "every")
-# What no parameter of a link holds by its name.
+# What no parameter of a link holds as readable text.
 UNWRITTEN = {"watch", "earlier"}
-PACKED = "packed"
+PACKED, EARLIER = "packed", "earlier"
 # Signs of a readable link: proxies take lines of 8 KiB. A longer prompt is packed; so many characters of any script
 # then take at most 24,000 signs, and the server takes 64,000.
 MAX_READABLE = 6000
 MAX_CHARACTERS = 6000
+# Bytes of that many characters of messages as JSON, where each is written as six and there are as many as may be.
+MAX_EARLIER = 50_000
+DAMAGED = "the link is cut or changed, so copy it again and whole"
 
 
 def to_query(settings: RunSettings) -> str:
-    """The settings that differ from the defaults as a query string; ValueError where the prompt is too long for it."""
-    if len(settings.prompt) > MAX_CHARACTERS:
+    """The settings that differ from the defaults as a query string; ValueError where the prompt and the messages before
+    it are too long for it."""
+    characters = len(settings.prompt) + sum(len(turn.content) for turn in settings.earlier)
+    if characters > MAX_CHARACTERS:
+        what = "conversation" if settings.earlier else "prompt"
         raise Refused(
-            f"the prompt is too long for a link ({len(settings.prompt):,} characters, at most {MAX_CHARACTERS:,} fit): "
+            f"the {what} is too long for a link ({characters:,} characters, at most {MAX_CHARACTERS:,} fit): "
             "save the run as JSON instead and share the file"
         )
-    if settings.earlier:
-        raise Refused("a conversation of several messages does not fit a link: save the run as JSON instead")
-    plain = RunSettings(prompt=PLACEHOLDER).model_dump()
-    chosen = settings.model_dump()
+    plain = RunSettings(prompt=PLACEHOLDER).model_dump(exclude={"earlier"})
+    chosen = settings.model_dump(exclude={"earlier"})
     watch, plain_watch = chosen.pop("watch"), plain.pop("watch")
     # A cap that only follows the target is left to follow it.
     plain["max_new_tokens"] = cap_for(settings.method, settings.target, settings.limit, settings.unit)
     fields = {name: value for name, value in chosen.items() if name == "prompt" or value != plain[name]}
     fields |= {name: watch[name] for name in WATCHED if watch[name] != plain_watch[name]}
+    if settings.earlier:
+        turns = [[turn.role, turn.content] for turn in settings.earlier]
+        fields[EARLIER] = _packed(json.dumps(turns, ensure_ascii=False))
     query = urlencode({name: _written(value) for name, value in fields.items()})
     if len(query) <= MAX_READABLE:
         return query
-    return urlencode({name: _written(value) for name, value in fields.items() if name != "prompt"} | _packed(settings))
+    fields = {name: value for name, value in fields.items() if name != "prompt"} | {PACKED: _packed(settings.prompt)}
+    return urlencode({name: _written(value) for name, value in fields.items()})
 
 
 def from_query(query: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
@@ -56,9 +65,14 @@ def from_query(query: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
     problems = []
     if PACKED in query:
         try:
-            query = {**query, "prompt": _unpacked(query[PACKED])}
+            query = {**query, "prompt": _unpacked(query[PACKED], 4 * MAX_PROMPT_CHARS)}
         except ValueError as error:
             problems.append(f"The link's prompt was left out: {error}")
+    if EARLIER in query:
+        try:
+            values[EARLIER] = _conversation(query[EARLIER])
+        except ValueError as error:
+            problems.append(f"The link's earlier messages were left out: {explain(error)}")
     known = [name for name in (*RunSettings.model_fields, *WATCHED) if name not in UNWRITTEN and name in query]
     for name in known:
         try:
@@ -110,20 +124,28 @@ def _written(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-def _packed(settings: RunSettings) -> dict[str, str]:
-    """The prompt as a parameter that is no longer to be read."""
-    packed = zlib.compress(settings.prompt.encode(), 9)
-    return {PACKED: base64.urlsafe_b64encode(packed).rstrip(b"=").decode()}
+def _packed(text: str) -> str:
+    """A text as a parameter that is no longer to be read."""
+    return base64.urlsafe_b64encode(zlib.compress(text.encode(), 9)).rstrip(b"=").decode()
 
 
-def _unpacked(text: str) -> str:
-    """The inverse of `_packed`. Raises ValueError with a sentence."""
+def _unpacked(text: str, most: int) -> str:
+    """The inverse of `_packed`, of at most so many bytes. Raises ValueError with a sentence."""
     try:
         unpacking = zlib.decompressobj()
         packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        prompt = unpacking.decompress(packed, 4 * MAX_PROMPT_CHARS).decode()
+        found = unpacking.decompress(packed, most).decode()
         if unpacking.eof:
-            return prompt
+            return found
     except (ValueError, zlib.error):
         pass
-    raise Refused("the link is cut or changed, so copy it again and whole")
+    raise Refused(DAMAGED)
+
+
+def _conversation(text: str) -> tuple[Turn, ...]:
+    """The messages that a link holds. Raises ValueError with a sentence."""
+    try:
+        turns = [{"role": role, "content": content} for role, content in json.loads(_unpacked(text, MAX_EARLIER))]
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Refused(DAMAGED) from error
+    return RunSettings(prompt=PLACEHOLDER, earlier=tuple(turns)).earlier

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import gradio as gr
 
+from app import conversation
 from app.buttons import QUIET
 from app.controls import Form
 from app.numbers import in_range
@@ -21,10 +23,7 @@ def build(form: Form, trace: gr.State, runs: Runs, place: str, first: Trace | No
     def differs(request: gr.Request, made: Trace | None, *values: Any) -> str:
         run = runs.of(request.session_hash, place)
         shown = run.view.trace if run and run.view else made or first
-        try:
-            return "" if shown is None or same_run(form.settings(values), shown) else "veiled"
-        except ValueError:
-            return "veiled"
+        return "" if shown is None or _belongs(form, values, shown) else "veiled"
 
     gr.on(
         [trace.change, *[part.change for part in form.inputs]],
@@ -37,6 +36,15 @@ def build(form: Form, trace: gr.State, runs: Runs, place: str, first: Trace | No
         **QUIET,
     )
     veiled.change(None, [veiled], None, js="(veiled) => window.LengthLab?.veil(veiled !== '')", **QUIET)
+
+
+def _belongs(form: Form, values: Sequence[Any], shown: Trace) -> bool:
+    """Whether a run is what the form asks for, or the turn before the question that is yet to be typed."""
+    try:
+        return same_run(form.settings(values), shown)
+    except ValueError:
+        chosen = dict(zip(form.parts, values, strict=True))
+        return not (chosen["prompt"] or "").strip() and conversation.ends_with(chosen["talk"], shown)
 
 
 def same_run(asked: RunSettings, shown: Trace) -> bool:

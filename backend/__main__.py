@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 from pydantic import ValidationError
 
 from backend.refused import Refused
-from backend.settings import Method, RunSettings, Watch, counted
+from backend.settings import Method, RunSettings, Turn, Watch, counted
 from backend.steps import Finish, Step
 from backend.terminal import WRONG, Parser, StatusLine, carries, let_any_text_through, say, typed
 from backend.training import command as training
@@ -84,12 +84,23 @@ def _add_sweep(command: argparse.ArgumentParser) -> None:
     command.add_argument("--seeds", nargs="+", type=int, default=[0], metavar="N", help="of sampling (0)")
     command.add_argument("--out", type=Path, required=True, metavar="FILE", help="the table, a CSV; goes on with it")
     command.add_argument("--chart", type=Path, metavar="FILE", help="lengths by target, as an HTML file")
+    _add_messages(command)
     for name in RunSettings.model_fields:
         if name not in ("prompt", "method", "target", "limit", "seed", "watch", "earlier"):
             _add_field(command, name)
 
 
+def _add_messages(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--system", metavar="TEXT", help="a system prompt; without one the model's own stays")
+    command.add_argument(
+        "--turns", type=Path, metavar="FILE",
+        help='messages before the prompt, the user\'s and the assistant\'s in turn: {"role": …, "content": …} as JSON '
+        "lines, or in a JSON list",
+    )  # fmt: skip
+
+
 def _add_settings(command: argparse.ArgumentParser) -> None:
+    _add_messages(command)
     for name in RunSettings.model_fields:
         if name not in ("watch", "earlier"):
             _add_field(command, name)
@@ -128,7 +139,17 @@ def settings_of(options: dict[str, Any]) -> RunSettings:
     watch = {name: options[f"watch_{name}"] for name in Watch.model_fields if f"watch_{name}" in options}
     if values.get("prompt") == "-":
         values["prompt"] = typed()
+    if earlier := _earlier(options.get("system"), options.get("turns")):
+        values["earlier"] = earlier
     return RunSettings(**values, watch=Watch(**watch))
+
+
+def _earlier(system: str | None, turns: Path | None) -> list[Turn]:
+    """The messages before the prompt. ValueError where the file holds none."""
+    from backend.record import conversation
+
+    first = [] if system is None else [Turn(role="system", content=system)]
+    return first + (conversation.read(turns) if turns else [])
 
 
 def _sentence(error: ValidationError) -> str:
@@ -139,7 +160,7 @@ def _sentence(error: ValidationError) -> str:
         return message
     name = str(first["loc"][0])
     message = ", or ".join([message, *(_lower(other["msg"]) for other in rest if other["loc"][:1] == first["loc"][:1])])
-    if name == "prompt":
+    if name in ("prompt", "earlier"):
         return message
     flag = f"--watch-{name}" if error.title == "Watch" else FLAGS.get(name, [f"--{name.replace('_', '-')}"])[0]
     return f"{flag} {first['input']}: {message}"
@@ -188,6 +209,7 @@ def _sweep(options: argparse.Namespace) -> int:
     from backend import sweep
 
     shared = {name: getattr(options, name) for name in RunSettings.model_fields if hasattr(options, name)}
+    shared["earlier"] = _earlier(options.system, options.turns)
     asked = sweep.cases(sweep.prompts(options.prompts), options.methods, options.targets, options.seeds, **shared)
     for file in filter(None, (options.out, options.chart)):
         if not file.absolute().parent.is_dir() or file.is_dir():

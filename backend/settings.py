@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -20,6 +21,7 @@ Unit = Literal["tokens", "words", "characters"]
 Precision = Literal["bf16", "fp32", "int8", "int4", "4bit"]
 
 MAX_PROMPT_CHARS = 400_000
+MAX_TURNS = 200
 MAX_LANDING = 32
 MAX_TARGET = 100_000
 MAX_NEW_TOKENS = 16_384
@@ -68,13 +70,34 @@ class Turn(BaseModel):
     content: str
 
 
+def _half_a_pair(text: str) -> bool:
+    return any(0xD800 <= ord(character) <= 0xDFFF for character in text)
+
+
+def _in_turn(roles: list[str]) -> None:
+    """ValueError for messages before a prompt that are not a system's, if any, and then a user's and an assistant's in
+    turn."""
+    spoken = [*(roles[1:] if roles[:1] == ["system"] else roles), "user"]
+    if "system" in spoken:
+        raise ValueError("a system message comes after another message: give one alone, before all others")
+    if spoken[0] != "user":
+        raise ValueError("the conversation begins with an answer of the assistant's: begin with the user's")
+    if twice := next((role for role, after in pairwise(spoken) if role == after), None):
+        raise ValueError(
+            f"two messages of the {twice}'s follow each other: join them, or put one of the "
+            f"{'assistant' if twice == 'user' else 'user'}'s between them"
+        )
+
+
 class RunSettings(BaseModel):
     """Everything that decides a run's output. Frozen; invalid values raise with a sentence that says what to do."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     prompt: str = Field(description="the user's message; the model's chat template is applied to it")
-    earlier: tuple[Turn, ...] = Field((), description="messages of the conversation before the prompt, in their order")
+    earlier: tuple[Turn, ...] = Field(
+        (), description="messages before the prompt: a system prompt, then the user's and the assistant's in turn"
+    )
     model: str = Field(
         "embedded", max_length=300, description="'embedded', a hub id or a local folder from the allow-list"
     )
@@ -162,15 +185,24 @@ class RunSettings(BaseModel):
                 f"the prompt has {len(prompt):,} characters, more than {MAX_PROMPT_CHARS:,}: shorten it, "
                 "or use the Read far tab"
             )
-        if any(0xD800 <= ord(c) <= 0xDFFF for c in prompt):
+        if _half_a_pair(prompt):
             raise ValueError("the prompt is not valid Unicode text (it holds half a surrogate pair): paste it again")
         return prompt
 
     @field_validator("earlier")
     @classmethod
-    def _earlier_has_text(cls, earlier: tuple[Turn, ...]) -> tuple[Turn, ...]:
-        if earlier:
-            cls._prompt_has_text("\n".join(turn.content for turn in earlier))
+    def _earlier_is_a_conversation(cls, earlier: tuple[Turn, ...]) -> tuple[Turn, ...]:
+        length = sum(len(turn.content) for turn in earlier)
+        if len(earlier) > MAX_TURNS or length > MAX_PROMPT_CHARS:
+            raise ValueError(
+                f"the {len(earlier):,} messages before the prompt have {length:,} characters, more than "
+                f"{MAX_TURNS:,} messages or {MAX_PROMPT_CHARS:,} characters: leave some out"
+            )
+        if any(_half_a_pair(turn.content) for turn in earlier):
+            raise ValueError("a message is not valid Unicode text (it holds half a surrogate pair): paste it again")
+        if any(turn.role == "user" and not turn.content.strip() for turn in earlier):
+            raise ValueError("a message of the user's is empty: give it text, or leave it and its answer out")
+        _in_turn([turn.role for turn in earlier])
         return earlier
 
     @field_validator("distance_limit")

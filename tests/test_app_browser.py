@@ -967,5 +967,10 @@ def test_the_run_is_an_endpoint_with_a_schema(address):
     result = job.result()
     assert result["finish"]["tokens"] == 12 and len(result["steps"]) == 12
     assert result["text"] == result["finish"]["text"] and 0 < result["steps"][0]["p"] <= 1
+    first = [{"role": "system", "content": "Be brief."}]
+    talk = client.predict("Why is the sky blue?", max_new_tokens=2, earlier=first, api_name="/generate")
+    assert talk["finish"]["prompt_tokens"] != result["finish"]["prompt_tokens"]
     with pytest.raises(Exception, match="The prompt is empty"):
         client.predict(" ", api_name="/generate")
+    with pytest.raises(Exception, match="A system message comes after another message"):
+        client.predict("Why?", earlier=first * 2, api_name="/generate")

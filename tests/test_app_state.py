@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from app import controls, model, page, plans, presets, view
+from app import controls, conversation, live, model, page, plans, presets, view
 from app.api import endpoint
 from app.frames import PATH, Frame, Stream, Streams
 from app.runs import SHARE, SLOWEST, Runs, batches, merged
@@ -40,9 +40,12 @@ from backend.settings import RunSettings, Watch
 # Seconds after which a thread that is waited for has failed.
 PATIENCE = 300
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60).filter(str.strip)
+EXCHANGES = st.builds(conversation.Exchange, question=TEXT, answer=TEXT)
+TALKS = st.lists(EXCHANGES, max_size=3).map(conversation.written)
 SETTINGS = st.builds(
     RunSettings,
     prompt=TEXT,
+    earlier=st.builds(conversation.turns, st.just("") | TEXT, TALKS),
     method=st.sampled_from(methods.names()),
     target=st.integers(1, 1000),
     unit=st.sampled_from(["tokens", "words", "characters"]),
@@ -65,7 +68,8 @@ SETTINGS = st.builds(
 @pytest.fixture(scope="module")
 def form() -> controls.Form:
     with gr.Blocks(analytics_enabled=False):
-        return controls.build(gr.Textbox(), model.build(["embedded"]), available("embedded"))
+        talk = live.conversation(conversation.EMPTY)
+        return controls.build(gr.Textbox(), talk, model.build(["embedded"]), available("embedded"))
 
 
 @hypothesis.settings(deadline=None)

@@ -245,6 +245,57 @@ def test_every_setting_has_an_option(run):
     assert "--no-watch" in listed
 
 
+TALK = [("user", "Name a river."), ("assistant", "The Rhine.")]
+
+
+def messages(file: Path, talk: list[tuple[str, str]], lines: bool) -> Path:
+    """A file of messages, as JSON lines or as a list."""
+    found = [json.dumps({"role": role, "content": content}) for role, content in talk]
+    file.write_text("\n".join(found) if lines else f"[{', '.join(found)}]\n", "utf-8")
+    return file
+
+
+@pytest.mark.parametrize("lines", [True, False])
+def test_a_system_prompt_and_earlier_turns_come_before_the_prompt(run, tmp_path: Path, lines: bool):
+    file, turns = tmp_path / "run.json", messages(tmp_path / "turns", TALK, lines)
+    done = run(*ASK, "--system", "Be brief.", "--turns", str(turns), "--max-new-tokens", "3", "--save", str(file))
+    assert done.returncode == 0 and done.stdout.strip()
+    saved = Trace.load(file)
+    assert [(turn.role, turn.content) for turn in saved.settings.earlier] == [("system", "Be brief."), *TALK]
+    plain = run(*ASK, "--max-new-tokens", "3", "--json").stdout.splitlines()[-1]
+    assert saved.finish.prompt_tokens > json.loads(plain)["prompt_tokens"]
+    swept = tmp_path / "table.csv"
+    (tmp_path / "q.txt").write_text("Why?")
+    asked = ["sweep", "--prompts", str(tmp_path / "q.txt"), "--methods", "none", "--out", str(swept)]
+    assert run(*asked, "--max-new-tokens", "2", "--turns", str(turns)).returncode == 0
+    assert "The Rhine." in swept.read_text("utf-8")
+
+
+@pytest.mark.parametrize(("talk", "sentence"), [
+    ([*TALK, TALK[0]], "two messages of the user's follow each other: join them"),
+    ([("system", "a"), ("system", "b")], "a system message comes after another message"),
+    ([("robot", "a")], "message 1 of FILE is none: give a role"),
+])
+def test_turns_in_another_order_are_refused_in_a_sentence(run, tmp_path: Path, talk, sentence):
+    file = messages(tmp_path / "turns.jsonl", talk, lines=True)
+    done = run(*ASK, "--turns", str(file))
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert sentence.replace("FILE", str(file)) in done.stderr
+
+
+@pytest.mark.parametrize(("text", "sentence"), [
+    ("{", "document 1 of FILE is no JSON"), ('{"role": "user"}', "document 1 of FILE lacks content"),
+    ("[5]", "message 1 of FILE is none"), (None, "FILE cannot be read"),
+])
+def test_a_file_without_turns_is_refused_in_a_sentence(run, tmp_path: Path, text, sentence):
+    file = tmp_path / "turns"
+    if text is not None:
+        file.write_text(text)
+    done = run(*ASK, "--turns", str(file))
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert sentence.replace("FILE", str(file)) in done.stderr
+
+
 def test_a_target_alone_is_heeded(tmp_path, monkeypatch, capsys):
     asked = [*ASK, "--target", "12", "--pic", "dynamic", "--ratio", "4", "--lambda-window", "512"]
     assert main([*asked, "--save", str(tmp_path / "run.json")]) == 0

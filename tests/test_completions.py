@@ -103,8 +103,29 @@ def test_a_conversation_is_what_the_chat_template_makes_of_it(held_lab):
     ids, ends = token_ids(settings, tokenizer).tolist(), tokenizer.convert_tokens_to_ids("<|im_end|>")
     rendered = tokenizer.apply_chat_template([*plain, *SKY], add_generation_prompt=True, return_dict=True)["input_ids"]
     assert ids.count(ends) == rendered.count(ends) == 4 and "You are <|im_end|> brief." in tokenizer.decode(ids)
-    without = RunSettings(prompt="Why?", earlier=[{"role": "user", "content": "Hi"}])
+    without = RunSettings(prompt="Why?", earlier=plain[1:])
     assert without.model_validate_json(without.model_dump_json()) == without
+
+
+TALK = [
+    {"role": "system", "content": "You answer in rhymes."}, {"role": "user", "content": "Name a river."},
+    {"role": "assistant", "content": "The Rhine."}, *SKY,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("messages", [TALK, TALK[1:], [TALK[0], *SKY]])
+def test_an_answer_is_to_the_whole_conversation_streamed_or_not(client, held_lab, messages):
+    asked = {"model": "embedded", "messages": messages, "max_tokens": 12, "extra_body": {"target": 8}}
+    *_, finish = held_lab.stream(
+        RunSettings(prompt=SKY[0]["content"], earlier=messages[:-1], method="ldpe", target=8, max_new_tokens=12)
+    )
+    whole = client.chat.completions.create(**asked)
+    parts = client.chat.completions.create(**asked, stream=True)
+    streamed = "".join(part.choices[0].delta.content or "" for part in parts)
+    assert whole.choices[0].message.content == streamed == finish.text
+    assert whole.usage.prompt_tokens == finish.prompt_tokens != client.chat.completions.create(
+        model="embedded", messages=SKY, max_tokens=1
+    ).usage.prompt_tokens  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -115,6 +136,11 @@ def test_a_conversation_is_what_the_chat_template_makes_of_it(held_lab):
         ({"stop": ["."]}, "“stop” is not supported here: leave it out."),
         ({"n": 2}, "“n” is not supported here: leave it out."),
         ({"messages": [*SKY, {"role": "assistant", "content": "It"}]}, "The last message is not the user's"),
+        ({"messages": SKY * 2}, "Two messages of the user's follow each other: join them"),
+        ({"messages": [*SKY, TALK[2], TALK[2], *SKY]}, "Two messages of the assistant's follow each other"),
+        ({"messages": [TALK[2], *SKY]}, "The conversation begins with an answer of the assistant's"),
+        ({"messages": [*TALK[1:3], TALK[0], *SKY]}, "A system message comes after another message"),
+        ({"messages": TALK[:1]}, "The last message is not the user's"),
         ({"messages": [{"role": "tool", "content": "1", "tool_call_id": "1"}]}, "role “tool” is not known here"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "a part that is no text"),
         ({"extra_body": {"target": 20, "length_method": "any"}}, "any"),

@@ -48,6 +48,13 @@ def saved(page: Page, place: str, words: str) -> None:
     )
 
 
+def remembers(page: Page, runs: int) -> None:  # noqa: F811
+    """Waits until the browser keeps so many runs, the last of them whole."""
+    store = "new Promise((done) => { indexedDB.open('length-lab').onsuccess = ({ target: { result } }) => {"
+    store += " result.transaction('runs').objectStore('runs').get('last').onsuccess = (e) => done(e.target.result) } })"
+    page.wait_for_function(f"async (runs) => JSON.parse(await {store} ?? '{{}}').past?.length === runs", arg=runs)
+
+
 def reload(page: Page) -> None:
     page.reload()
     page.wait_for_selector("#model-state [data-state=good]")
@@ -135,9 +142,7 @@ def test_the_last_run_and_those_before_it_are_there_after_a_reload(visit):  # no
         visitor.generate()
         visitor.ends()
     text = page.inner_text("#text-run .ll-text")
-    store = "new Promise((done) => { indexedDB.open('length-lab').onsuccess = ({ target: { result } }) => {"
-    store += " result.transaction('runs').objectStore('runs').get('last').onsuccess = (e) => done(e.target.result) } })"
-    page.wait_for_function(f"async () => JSON.parse(await {store} ?? '{{}}').past?.length === 2")
+    remembers(page, 2)
     reload(page)
     visitor.shows(7)
     assert page.inner_text("#text-run .ll-text") == text

@@ -14,9 +14,11 @@ from playwright.sync_api import expect
 from pydantic import ValidationError
 from test_app_browser import address, demo, lab, runs, visit  # noqa: F401
 
-from app.share import MAX_CHARACTERS, from_query, settings_of, to_query
+from app.share import MAX_CHARACTERS, _packed, from_query, settings_of, to_query
 from backend.settings import RunSettings, Watch
 
+# More lists in lists than Python reads.
+NESTED = _packed("[" * 40_000)
 LETTERS = st.characters(exclude_categories=["Cs"])
 SCRIPTS = {
     "English": "etaoin shrdlu, ETAOIN.",
@@ -55,6 +57,17 @@ def numbers(model: type[RunSettings | Watch], name: str) -> st.SearchStrategy:
 
 
 @st.composite
+def conversations(draw: st.DrawFn) -> list[dict[str, str]]:
+    """Messages before a prompt: a system's, if any, then questions and answers."""
+    words = st.text(LETTERS, max_size=300)
+    found = [{"role": "system", "content": draw(words)}] if draw(st.booleans()) else []
+    for _ in range(draw(st.integers(0, 3))):
+        found.append({"role": "user", "content": draw(words.filter(str.strip))})
+        found.append({"role": "assistant", "content": draw(words)})
+    return found
+
+
+@st.composite
 def settings(draw: st.DrawFn) -> RunSettings:
     """Any settings at all."""
     others = {
@@ -62,7 +75,7 @@ def settings(draw: st.DrawFn) -> RunSettings:
         "model": st.text(LETTERS, max_size=300),
         "window": st.none() | st.integers(1, 131_072),
         "distance_limit": st.sampled_from(["window", "off"]) | st.integers(1, 131_072),
-        "earlier": st.just(()),
+        "earlier": conversations(),
         "watch": st.builds(Watch, **{name: numbers(Watch, name) for name in Watch.model_fields}),
     }
     numbered = {name: numbers(RunSettings, name) for name in RunSettings.model_fields if name not in others}
@@ -91,6 +104,39 @@ def test_a_link_holds_as_many_characters_of_every_script(script, length):
     assert read(query) == asked and len(query) < 25_000
     with pytest.raises(ValueError, match=f"too long for a link .*{MAX_CHARACTERS + 1:,} characters, at most"):
         to_query(RunSettings(prompt=prompt(script, MAX_CHARACTERS + 1)))
+
+
+def talk(script: str, length: int, turns: int) -> list[dict[str, str]]:
+    """So many exchanges of so many letters in all."""
+    each = length // (2 * turns)
+    roles = ["user", "assistant"] * turns
+    return [{"role": role, "content": prompt(script, each + number % 2)} for number, role in enumerate(roles)]
+
+
+@pytest.mark.parametrize("script", [*SCRIPTS, "controls"])
+@pytest.mark.parametrize("turns", [1, 90])
+def test_a_link_holds_a_conversation_of_as_many_characters(script, turns, monkeypatch):
+    monkeypatch.setitem(SCRIPTS, "controls", [chr(code) for code in range(32)])
+    asked = RunSettings(prompt="And then?", earlier=talk(script, MAX_CHARACTERS - 500, turns))
+    query = to_query(asked)
+    assert read(query) == asked and len(query) < 25_000
+    longer = asked.model_copy(update={"prompt": prompt(script, 1000)})
+    with pytest.raises(ValueError, match=r"the conversation is too long for a link .*, at most 6,000 fit"):
+        to_query(longer)
+
+
+@pytest.mark.parametrize("change", [lambda text: text[:-9], lambda text: "x" + text, lambda _: "", lambda _: NESTED])
+def test_a_conversation_that_was_cut_or_changed_is_left_out(change):
+    ((_, _), (name, packed)) = parse_qsl(to_query(RunSettings(prompt="And?", earlier=talk("English", 300, 2))))
+    values, problems = from_query({"prompt": "And?", name: change(packed)})
+    assert values == {"prompt": "And?"} and problems == [
+        "The link's earlier messages were left out: the link is cut or changed, so copy it again and whole"
+    ]
+
+
+def test_a_conversation_in_another_order_is_left_out_with_the_reason():
+    values, problems = from_query({"target": "30", "earlier": _packed('[["user", "a"], ["user", "b"]]')})
+    assert values == {"target": 30} and "two messages of the user's follow each other" in problems[0]
 
 
 def test_a_short_prompt_stays_readable():

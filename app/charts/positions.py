@@ -36,12 +36,13 @@ class Positions(LiveChart):
 
 
 def context_length(run: RunSeries) -> int:
-    """Tokens read so far; before anything runs, the prompt (about 4 characters a token) and what it may write, or more
-    than the window."""
+    """Tokens read so far; before anything runs, the prompt and the messages before it (about 4 characters a token) and
+    what it may write, or more than the window."""
     if len(run):
         return run.read
     settings = run.settings
-    wanted = len(settings.prompt) // 4 + 32 + settings.max_new_tokens
+    characters = len(settings.prompt) + sum(len(turn.content) for turn in settings.earlier)
+    wanted = characters // 4 + 32 + settings.max_new_tokens
     if settings.window is not None:
         wanted = max(wanted, int(1.5 * (settings.window + settings.sinks)))
     return int(np.clip(wanted, 64, 200_000))

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import gradio as gr
 
-from app import charts, controls, live, model, presets, replay, toasts, veil
+from app import charts, controls, conversation, live, model, presets, replay, toasts, veil
 from app.branches import WHOLE, Branch, Tree, branches_of, grown, holds, stands
 from app.buttons import QUIET, Buttons, Start
 from app.controls import Form
@@ -48,6 +48,7 @@ class Parts:
     text: gr.HTML
     buttons: Buttons
     wrap: gr.Button
+    go_on: gr.Button
     queue: gr.HTML
     figures: gr.HTML
     stream: gr.HTML
@@ -79,6 +80,7 @@ def build(lab: Any, runs: Runs, adapters: Adapters, store: Store, opens: Callabl
     )
     _generation(parts, lab, runs, first)
     _steering(parts, runs)
+    _conversing(parts, first)
     veil.build(form, parts.trace, runs, PLACE, first)
     gr.on(
         [part.change for part in form.policy],
@@ -91,12 +93,7 @@ def build(lab: Any, runs: Runs, adapters: Adapters, store: Store, opens: Callabl
         **QUIET,
     )
     for title, button in choose.items():
-        button.click(
-            _show_preset(form, title),
-            None,
-            [parts.trace, parts.stream, *form.inputs],
-            **QUIET,
-        )
+        button.click(_show_preset(form, title), None, [parts.trace, parts.stream, *form.inputs], **QUIET)
     _files(files, parts, runs, store, first)
     return parts
 
@@ -116,6 +113,7 @@ def _layout(
     settings = first.settings if first else RunSettings(prompt=controls.DEFAULT_PROMPT)
     with gr.Row(elem_classes=["ll-bench"], equal_height=False):
         with gr.Column(elem_classes=["ll-side"], scale=0, min_width=340):
+            talk = live.conversation(conversation.EMPTY)
             prompt = gr.Textbox(
                 settings.prompt,
                 label="Prompt",
@@ -142,7 +140,7 @@ def _layout(
                     ["Simple", "Advanced"], value="Simple", show_label=False, container=False, elem_id="view", scale=2
                 )
                 reset = gr.Button("Reset", size="sm", elem_id="reset", min_width=60, scale=1)
-            form = controls.build(prompt, choice, missing)
+            form = controls.build(prompt, talk, choice, missing)
             controls.open_with(form, settings)
         with gr.Column(elem_classes=["ll-stage"], scale=1, min_width=320):
             figures = live.figures("run", FIELDS)
@@ -151,14 +149,15 @@ def _layout(
                 [], label="Branches", visible=False, elem_id="branches",
                 info="Choose a token of the answer, and another in its place, to go on from there.",
             )  # fmt: skip
+            go_on = gr.Button("Go on: ask the next question", size="sm", elem_id="go-on")
             stream = live.stream(View.of(first).frame() if first else None)
             with gr.Row(elem_classes=["ll-grid"]):
                 previews = live.charts(PLACE, [RunSeries(settings)])
     view.change(None, [view], None, js="(v) => document.body.classList.toggle('advanced', v === 'Advanced')")
     reset.click(lambda: form.values({}), None, form.inputs, **QUIET)
-    buttons = Buttons(PLACE, go, stop, [wrap], resting)
-    kept = gr.State({})
-    return Parts(form, text, buttons, wrap, queue, figures, stream, previews, gr.State([]), gr.State(None), tree, kept)
+    buttons = Buttons(PLACE, go, stop, [wrap], [*resting, go_on])
+    state = (gr.State([]), gr.State(None), tree, gr.State({}))
+    return Parts(form, text, buttons, wrap, go_on, queue, figures, stream, previews, *state)
 
 
 def _generation(parts: Parts, lab: Any, runs: Runs, first: Trace | None) -> None:
@@ -213,6 +212,20 @@ def _generation(parts: Parts, lab: Any, runs: Runs, first: Trace | None) -> None
 
     parts.tree.input(shown_branch, [parts.tree, parts.kept, parts.past], [parts.trace, parts.stream], **QUIET)
     parts.trace.change(stands, [parts.trace, parts.kept], [parts.tree], **QUIET)
+
+
+def _conversing(parts: Parts, first: Trace | None) -> None:
+    """Keeps a run's question and answer above the prompt, which is then free for the next question."""
+
+    def next_question(trace: Trace | None, talk: str) -> list[str]:
+        try:
+            return [conversation.grown(talk, trace or first), ""]
+        except ValueError as error:
+            raise toasts.refusal(sentence(error), "Nothing to go on from") from error
+
+    form = parts.form
+    asked = parts.go_on.click(next_question, [parts.trace, form.talk], [form.talk, form.prompt], **QUIET)
+    asked.success(None, None, None, js="() => document.querySelector('#prompt textarea').focus()", **QUIET)
 
 
 def _steering(parts: Parts, runs: Runs) -> None:

@@ -16,6 +16,8 @@ def check(settings: RunSettings, capabilities: Capabilities) -> None:
     method = methods[settings.method]
     if not method.works_with(capabilities.encoder_decoder):
         raise Refused(f"{other_models(settings.method)}: choose another method, or another model")
+    if settings.earlier and capabilities.encoder_decoder:
+        raise Refused("the model reads one text alone: leave the messages before it out, or choose another model")
     asked = {
         "model": True,
         policies[settings.pic].needs: True,

@@ -12,22 +12,23 @@ from backend.methods import methods
 from backend.models.pool import Loaded
 from backend.refused import Refused
 from backend.settings import Method, RunSettings, Unit, counted, noun
-from backend.text.template import chat, source
+from backend.text.template import ALONE, chat, source
 from backend.text.units import EXPECTED, in_tokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 LONGEST = 131_072
-# Tokens that are worth keeping for the next prompt.
-LEAST = 8
+# Tokens that are worth keeping for the next prompt, and how many at most: they are read at once and stay in memory.
+LEAST, MOST = 8, 512
 
 
 class Prompt(NamedTuple):
     """A prompt as the model reads it.
 
-    ids [n]: its tokens. begins: how many of them the chat template writes before the person's words, 0 where these are
-    few. tail: what it writes after them. specials: the model's special tokens that the words hold as typed text.
+    ids [n]: its tokens. begins: how many of them, at most MOST, come before the person's words, 0 where these are few:
+    what the chat template writes, and the messages before the prompt. tail: what the template writes after the words.
+    specials: the model's special tokens that the messages hold as typed text.
     """
 
     ids: Tensor
@@ -42,7 +43,8 @@ def token_ids(settings: RunSettings, tokenizer: PreTrainedTokenizerBase) -> Tens
 
 
 def prompt(settings: RunSettings, tokenizer: PreTrainedTokenizerBase) -> Prompt:
-    """The words in the model's chat template (bare where it has none), up to the assistant's turn.
+    """The words in the model's chat template (bare where it has none), after the messages before them, up to the
+    assistant's turn.
 
     Special tokens typed in the words are text, unless the settings let them act. Raises ValueError where the prompt is
     too long to be read, or the template or the tokenizer does not take it.
@@ -55,7 +57,7 @@ def prompt(settings: RunSettings, tokenizer: PreTrainedTokenizerBase) -> Prompt:
         shaped = chat(words, tokenizer, settings.thinking, settings.earlier)
         ids, head, tail = _encoded(tokenizer, shaped.messages, plain, **shaped.options), shaped.head, shaped.tail
     elif settings.earlier:
-        raise Refused("the model has no chat template, so it takes no conversation: send one message of the user's")
+        raise Refused(f"the model has no chat template, so it {ALONE}")
     else:
         ids = _bare(tokenizer, words, plain)
     if not ids:
@@ -92,7 +94,7 @@ def _begins(tokenizer: PreTrainedTokenizerBase, head: str, ids: list[int]) -> in
     """How many ids are of the head alone: a tokenizer may join its end with what comes after."""
     alone = tokenizer(head, add_special_tokens=False)["input_ids"] if head else []
     count = len([*takewhile(lambda pair: pair[0] == pair[1], zip(alone, ids, strict=False))])
-    return count if LEAST <= count < len(ids) else 0
+    return min(count, MOST) if LEAST <= count < len(ids) else 0
 
 
 def _encoded(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, Any]], plain: bool, **options: Any) -> list:

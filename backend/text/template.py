@@ -21,6 +21,8 @@ SWITCHES = ("enable_thinking", "thinking")
 PROBE = "\U000f0000"
 MEND = "choose another model, or mend the chat template in the model's folder"
 LONGEST_REASON = 200
+NO_SYSTEM = "the model's chat template takes no system prompt: leave it out, or write it into the prompt"
+ALONE = "takes no messages before the prompt: send the prompt alone, or choose another model"
 
 
 class Chat(NamedTuple):
@@ -40,6 +42,26 @@ def chat(words: str, tokenizer: PreTrainedTokenizerBase, thinking: bool, earlier
 
     Raises ValueError with a sentence where the template cannot be used, refuses the words or loses them.
     """
+    try:
+        return _taken(words, tokenizer, thinking, earlier)
+    except Refused as refused:
+        # Which of the messages are too much: what the template itself says of it, if anything, names none of the lab's.
+        spoken = [turn for turn in earlier if turn.role != "system"]
+        if len(spoken) < len(earlier) and _takes(words, tokenizer, thinking, spoken):
+            raise Refused(NO_SYSTEM) from refused
+        if earlier and _takes(words, tokenizer, thinking, ()):
+            raise Refused(f"the model's chat template {ALONE}") from refused
+        raise
+
+
+def _takes(words: str, tokenizer: PreTrainedTokenizerBase, thinking: bool, earlier: Sequence[Turn]) -> bool:
+    try:
+        return bool(_taken(words, tokenizer, thinking, earlier))
+    except Refused:
+        return False
+
+
+def _taken(words: str, tokenizer: PreTrainedTokenizerBase, thinking: bool, earlier: Sequence[Turn]) -> Chat:
     problem: Exception | None = None
     for shaped in (_text, _parts):
         try:

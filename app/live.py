@@ -35,14 +35,15 @@ PAGE = STATIC / "page"
 # In this order: a part may use at once what those before it define.
 PARTS = (
     "loading", "palette", "stream", "drawing", "chart", "response", "clipboard", "figures", "choice", "waiting",
-    "runway", "lesson", "scene", "present", "measurements", "base", "theme", "address", "tabs", "kept",
+    "runway", "lesson", "scene", "present", "measurements", "base", "theme", "address", "tabs", "kept", "dictionary",
+    "language",
 )
 # What the components and the page's events call.
 NAMES = (
     "chart", "stream", "deliver", "response", "figures", "answers", "choice", "inRange", "waits", "gone", "refused",
     "setTheme", "keptTheme", "share", "veil", "tabs", "keep", "keeps", "keptForms", "keepRun", "keptRun", "underWay",
     "saveTexts", "runway", "lesson", "runLesson", "asksFor",
-    "present", "measurements", "presses",
+    "present", "measurements", "presses", "speaks",
 )
 # The least target that the flag of a runway can be moved to.
 LEAST = 5

@@ -37,14 +37,14 @@ STYLES = (STATIC / "style.css", STATIC / "forced_colors.css")
 PARTS = (
     "loading", "palette", "stream", "drawing", "chart", "response", "clipboard", "figures", "choice", "waiting",
     "conversation", "runway", "lesson", "scene", "embed", "present", "measurements", "base", "theme", "address", "tabs",
-    "kept",
+    "kept", "dictionary", "language",
 )
 # What the components and the page's events call.
 NAMES = (
     "chart", "stream", "deliver", "response", "figures", "answers", "choice", "inRange", "waits", "gone", "refused",
     "setTheme", "keptTheme", "share", "veil", "tabs", "keep", "keeps", "keptForms", "keepRun", "keptRun", "underWay",
     "saveTexts", "runway", "lesson", "runLesson", "asksFor",
-    "present", "embed", "measurements", "presses", "conversation",
+    "present", "embed", "measurements", "presses", "conversation", "speaks",
 )
 # The least target that the flag of a runway can be moved to.
 LEAST = 5

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from app import completions, embed, kept, live, metrics, presence
+from app import completions, embed, kept, languages, live, metrics, presence
 from app.admission import Admission
 from app.api import described, endpoint
 from app.buttons import QUIET
@@ -40,10 +40,10 @@ GO = {
     try_it.PLACE: ("try", "#try-go"), compare.PLACE: ("compare", "#c-go"), long_context.PLACE: ("far", long_context.GO),
 }  # fmt: skip
 COPIES = (600, 3600)  # Seconds between looks for Gradio's copies of exported and opened files, and their greatest age.
-HEADER = """
+HEADER = f"""
 <header class="ll-header"><div><h1>Length Lab</h1>
 <p>Steer how long a language model writes and how far it reads, and watch inside.</p></div>
-<p class="ll-acts"><button type="button" class="ll-start" data-present aria-keyshortcuts="P"
+<p class="ll-acts">{languages.chooser()}<button type="button" class="ll-start" data-present aria-keyshortcuts="P"
 title="Full screen, for an audience: key P">Present</button>
 <button type="button" class="ll-theme" aria-label="Switch between light and dark">
 <svg viewBox="0 0 24 24" width="18" height="18" aria-hidden="true"><circle cx="12" cy="12" r="8" fill="none"
@@ -54,6 +54,7 @@ goes on by itself once it answers again.</p><button type="button">Save the text<
 THEME_SWITCH = """element.querySelector('.ll-theme').addEventListener('click', () =>
   LengthLab.setTheme(document.body.classList.contains('dark') ? 'light' : 'dark'));
 LengthLab.keptTheme();
+LengthLab.speaks(element.querySelector('.ll-language'));
 LengthLab.tabs('lab');
 element.querySelector('.ll-lost button').addEventListener('click', LengthLab.saveTexts);"""
 
@@ -161,7 +162,7 @@ def build(
         })  # fmt: skip
     demo.admits(runs, store, shares, concurrency)
     demo.routes = [
-        *live.routes(), *presence.routes(demo.admission), runs.streams.route, route(), embed.route(),
+        *live.routes(), *presence.routes(demo.admission), runs.streams.route, route(), embed.route(), languages.route(),
         Route(DEEP_LINK, _no_link),
         *completions.routes(lambda: lab.models.names(), demo.admission),
         metrics.route(lambda: backend.status(), lambda: len(demo.admission.present.sessions)),

@@ -84,3 +84,32 @@ test("that writing began is said once a run, with its first token, and is gone a
   assert.equal(after(false, 3, []), "");
   assert.equal(after(true, 0, [8, ["c"]]), "Writing began.");
 });
+
+test("a dictionary gives whole texts, those with numbers and names in them, and sentences one by one", () => {
+  value(`var say = dictionary({
+    "Write": "Schreiben", "{n} tokens": "{n} Token", "Table of {}": "Tabelle: {}", "It rains.": "Es regnet.", ";": "；",
+    "{n} tokens after {} of {n} lines": "{n} Token nach {} von {n} Zeilen", "by {}": "durch {}",
+  })`);
+  assert.equal(value('say("Write")'), "Schreiben");
+  assert.equal(value('say("  Write\\n")'), "  Schreiben\n");
+  assert.equal(value('say("1,024 tokens")'), "1,024 Token");
+  assert.equal(value('say("many tokens")'), "many tokens");
+  assert.equal(value('say("Table of Write")'), "Tabelle: Schreiben");
+  assert.equal(value('say("3 tokens after Write of −2.5 lines")'), "3 Token nach Schreiben von −2.5 Zeilen");
+  assert.equal(value('say("It rains. Never heard of. 5 tokens.")'), "Es regnet. Never heard of. 5 Token.");
+  assert.equal(value('say("by many; Write")'), "durch many； Schreiben");
+  assert.equal(value('say("")'), "");
+});
+
+test("among words that run from right to left a sign stays before its number", () => {
+  value('var say = dictionary({ "{n} of {n}": "{n} من {n}" }, true)');
+  assert.equal(value('say("+3 of 5")'), "\u2066+3\u2069 من 5");
+  assert.equal(value('say("−1")'), "\u2066−1\u2069");
+});
+
+test("a figure's titles and names are given in the language, its numbers are left alone", () => {
+  value('spoken = "de"; inLanguage = dictionary({ "tokens": "Token", "plain": "unverändert" })');
+  assert.deepEqual(plain('titled({ x: [1, 2], name: "plain", axis: { title: { text: "tokens" }, ticktext: ["plain", "1k"] } })'), {
+    x: [1, 2], name: "unverändert", axis: { title: { text: "Token" }, ticktext: ["unverändert", "1k"] },
+  });
+});

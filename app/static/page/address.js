@@ -1,9 +1,9 @@
 // The link goes to the address bar and to the clipboard.
 function share(query) {
   const url = new URL(location.href);
-  const theme = url.searchParams.get("__theme");
+  const kept = ["__theme", "lang"].map((name) => [name, url.searchParams.get(name)]);
   url.search = query;
-  if (theme) url.searchParams.set("__theme", theme);
+  for (const [name, value] of kept) if (value) url.searchParams.set(name, value);
   history.replaceState(null, "", url);
   copy(document.querySelector("#share"), url.href, () => "It is in the address bar");
   return url.href;

@@ -22,13 +22,13 @@ function chart(element, props, watch) {
       const start = performance.now();
       const colours = palette();
       const layout = {
-        ...resolve(latest.layout, colours), uirevision: latest.run, autosize: true,
+        ...titled(resolve(latest.layout, colours)), uirevision: latest.run, autosize: true,
         paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
         font: { family: getComputedStyle(root).fontFamily, size: 11, color: colours.muted },
         hoverlabel: { bgcolor: colours.paper, bordercolor: colours.grid, font: { color: colours.ink, size: 11 } },
         modebar: { bgcolor: "rgba(0,0,0,0)", color: colours.muted, activecolor: colours.c1 },
       };
-      const data = resolve(latest.data, colours);
+      const data = titled(resolve(latest.data, colours));
       if (plot.dataset.created) {
         Plotly.react(plot, data, layout);
       } else {
@@ -101,7 +101,9 @@ function chart(element, props, watch) {
       root.querySelector("details").open = false;
     }
   });
-  new MutationObserver(() => latest && schedule(self)).observe(document.body, { attributeFilter: ["class"] });
+  const anew = new MutationObserver(() => latest && schedule(self));
+  anew.observe(document.body, { attributeFilter: ["class"] });
+  anew.observe(document.documentElement, { attributeFilter: ["lang"] });
   new IntersectionObserver((entries) => {
     onScreen = entries.at(-1).isIntersecting;
     schedule();

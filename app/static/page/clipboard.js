@@ -29,7 +29,7 @@ function saveTexts() {
 
 const flashing = new Map();
 function flash(button, words) {
-  const { name, timer } = flashing.get(button) ?? { name: button.textContent };
+  const { name, timer } = flashing.get(button) ?? { name: english(button) };
   clearTimeout(timer);
   button.textContent = words;
   const back = () => { button.textContent = name; flashing.delete(button); };

@@ -68,13 +68,13 @@ function drawnChart(stage, { data, layout, summary }) {
     const kept = (one.tickvals ?? []).map((tick, i) => [tick, one.ticktext[i]]).filter((_, i) => !narrow || i % 2);
     return { ...one, range, ...(one.tickvals && { tickvals: kept.map(([tick]) => tick), ticktext: kept.map(([, words]) => words) }) };
   };
-  const shown = resolve({
+  const shown = titled(resolve({
     ...layout, annotations: large(layout.annotations), autosize: true, margin: { l: 10, r: 14, t: 14, b: 10 },
     xaxis: axis(layout.xaxis, data.map(({ x }) => x)), yaxis: axis(layout.yaxis, data.map(({ y }) => y)),
     legend: { ...layout.legend, font: { size } }, hovermode: false, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: getComputedStyle(stage).fontFamily, size, color: colours.ink },
-  }, colours);
-  const lines = resolve(data, colours).map((line) => ({ ...line, line: { ...line.line, width: 5 } }));
+  }, colours));
+  const lines = titled(resolve(data, colours)).map((line) => ({ ...line, line: { ...line.line, width: 5 } }));
   function picture(share) {
     const [least, most] = shown.xaxis.range, reached = least + share * (most - least);
     const end = shown.xaxis.type === "log" ? 10 ** reached : reached;

@@ -3,7 +3,7 @@ const TAB = "tab";
 // What links from before call some tabs.
 const FORMER = { generate: "lab", long: "far", results: "evidence" };
 // What the address of a link holds beside settings.
-const noSetting = (name) => [TAB, "view", "class"].includes(name) || name.startsWith("__");
+const noSetting = (name) => [TAB, "view", "class", "lang"].includes(name) || name.startsWith("__");
 const named = (address = location) => new URL(address.href).searchParams;
 const holdsSettings = (address) => [...named(address).keys()].some((name) => !noSetting(name));
 
@@ -19,7 +19,7 @@ function tabs(settled) {
   function open(id) {
     const { label } = all.find((tab) => tab.id === id);
     const menu = [...document.querySelectorAll(".overflow-dropdown button")];
-    (document.querySelector(`[role=tab][data-tab-id="${id}"]`) ?? menu.find((item) => item.textContent === label))?.click();
+    (document.querySelector(`[role=tab][data-tab-id="${id}"]`) ?? menu.find((item) => english(item) === label))?.click();
   }
   function follow() {
     const id = shown();

@@ -1,0 +1,52 @@
+// English words in another language. entries: the English of the page, {n} for a number in it and {} for whatever else
+// changes, to the same in the other language, whose places are filled in order. What they lack stays English. leftward: whether that language runs from right to left.
+const LARGEST_MEMORY = 5000;
+const PLACE = /\{n?\}/g;
+const ANY = "(.+?)", NUMBER = "([−+±×<≈]? ?\\d[\\d.,e]*\\d|[−+±×<≈]? ?\\d)";
+const SIGNED = /^[−+±×<≈]/;
+const literal = (words) => words.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&");
+
+function dictionary(entries, leftward = false) {
+  const whole = new Map(), forms = [], memory = new Map();
+  for (const [english, other] of Object.entries(entries)) {
+    const places = english.match(PLACE);
+    if (!places) { whole.set(english, other); continue; }
+    const pieces = english.split(PLACE);
+    const form = pieces.map((piece, i) => literal(piece) + (places[i] ? { "{n}": NUMBER, "{}": ANY }[places[i]] : "")).join("");
+    forms.push({ length: pieces.join("").length, form: new RegExp(`^${form}$`), other });
+  }
+  // Of two that fit, the one that says more words itself.
+  forms.sort((one, two) => two.length - one.length);
+
+  // Between words that run from right to left a sign would stand behind its number.
+  const number = (digits) => (leftward && SIGNED.test(digits) ? `\u2066${digits}\u2069` : digits);
+  function formed(words) {
+    for (const { form, other } of forms) {
+      const found = form.exec(words)?.slice(1);
+      if (found) return other.replace(PLACE, () => say(found.shift()));
+    }
+  }
+  // Sentences that stand one after another, each by itself.
+  function parted(words) {
+    const parts = words.split(/(?<=[.!?:;]) (?=\S)/);
+    if (parts.length > 1) return parts.map(say).join(" ");
+    const [, sentence, mark] = words.match(/^(.+)([.:;])$/) ?? [];
+    return mark && say(sentence) + (whole.get(mark) ?? mark);
+  }
+  function find(words) {
+    if (!/\p{L}/u.test(words)) return number(words);
+    return whole.get(words) ?? formed(words) ?? parted(words) ?? words;
+  }
+  function say(words) {
+    if (!memory.has(words)) {
+      if (memory.size >= LARGEST_MEMORY) memory.clear();
+      memory.set(words, find(words));
+    }
+    return memory.get(words);
+  }
+  // Space around the words and within them is no part of what is looked up; that around them is kept.
+  return (words) => {
+    const [, before, inner, after] = words.match(/^(\s*)([^]*?)(\s*)$/);
+    return inner && before + say(inner.replace(/\s+/g, " ")) + after;
+  };
+}

@@ -1,0 +1,240 @@
+"""The page in other languages: the dictionaries, and each tab of the page in a real browser."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+
+import pytest
+import test_app_browser as on_page
+from playwright.sync_api import Page, expect
+from scripted import scripted
+from test_app_browser import Visitor, link
+
+from app import languages
+from app import page as lab_page
+from app.lessons import lessons
+from app.runs import Runs
+from app.scenes import scenes
+from backend.engine import Lab
+from backend.models.adapters import available
+from backend.models.pool import Models
+
+address, visit = on_page.address, on_page.visit
+OTHERS = [language for language in languages.LANGUAGES if language != "en"]
+DICTIONARIES = {each: json.loads((languages.FOLDER / f"{each}.json").read_text("utf-8")) for each in OTHERS}
+PLACE = re.compile(r"\{n?\}")
+# Words of the field, of their units and signs, that another language may have from English.
+SHARED = {
+    "Prompt", "prompt", "Text", "Policy", "Cache", "Notebook", "Position", "Logits", "logit", "literal", "nats",
+    "{n} nats", "token", "tokens", "{n} token", "{n} tokens", "{} {n} tokens", "Token {n}: {}", "{} ({n} s)", "{} · {}",
+    "{} × {n}", "☐ {}", "{n} KiB", "{n} MiB", "{n} GiB", ".", ";", ":",
+}  # fmt: skip
+# Names, which are the same in every language.
+NAMES = {
+    "Length Lab", "PNG", "SVG", "HTML", "JSON", "CSV", "Python", "LDPE", "ORPE", "LRPE", "PRE", "MNT++ LDPE",
+    "MNT++ ORPE", "PIC-SFT NTK", "NTK", "NTK PIC", "StreamingLLM", "ReRoPE", "Leaky ReRoPE", "Self-Extend", "YaRN",
+    "bf16", "fp32", "int8", "int4", "MiB", "Top k", "Top p", "p(end)", "transformers", "Han et al. (2024), LM-Infinite",
+    "Butcher, O'Keefe and Titchener (2024), Precise Length Control in Large Language Models",
+    "Anonymous (ACL submission, undated), Position ID Compression",
+}  # fmt: skip
+TABS = ("try", "lessons", "compare", "far", "lab", "evidence")
+# What has to be opened on a tab to be seen, and what shows that the tab is there.
+OPENS = {
+    "try": ["#try-charts > button"],
+    "lessons": ["#teachers > button", "#ideas > button", "[data-lesson=ask_for_sixty]"],
+    "lab": ["#view label:last-child"],
+}
+THERE = {
+    "lessons": ".ll-lesson:not([hidden])", "compare": "#c-model-state [data-state=good]", "evidence": ".ll-proof dd",
+}  # fmt: skip
+# What stays English: what people and models write, numbers, tables, and the measurements below the evidence.
+ENGLISH = """[translate=no], textarea, code, script, style, .katex, .ll-text, .ll-saying, .ll-answers dd, .ll-tip b,
+  .ll-table, .ll-report, .ll-results, .ll-contents, .js-plotly-plot :is(.xtick, .ytick)"""
+# Remembers every text that is seen, where it stands; of drawings, which are made anew, the words alone.
+LOOK = f"""() => {{
+  const seen = (element) => !element.closest(`{ENGLISH}`) && element.checkVisibility();
+  const worded = (words) => /\\p{{L}}{{2}}/u.test(words);
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  window.places = []; window.drawings = () => [...document.querySelectorAll("svg text")].filter(seen)
+    .map((text) => text.textContent).filter(worded);
+  for (let node; (node = texts.nextNode());) {{
+    const place = node;
+    if (worded(node.data) && seen(node.parentElement) && !node.parentElement.closest("svg"))
+      places.push([node.data, () => place.isConnected ? place.data : ""]);
+  }}
+  for (const name of ["placeholder", "title", "aria-label"])
+    for (const element of document.querySelectorAll(`[${{name}}]`))
+      if (worded(element.getAttribute(name)) && seen(element.parentElement))
+        places.push([element.getAttribute(name), () => element.getAttribute(name)]);
+  window.drawn = new Set(drawings());
+}}"""
+SAME = """() => [...new Set([
+  ...places.filter(([before, now]) => now() === before).map(([before]) => before.trim().replace(/\\s+/g, " ")),
+  ...drawings().filter((words) => drawn.has(words))])]"""
+CHANGED = "() => places.map(([before, now]) => [before, now()]).filter(([before, now]) => now && now !== before)"
+# What Back does; a tab that has no room is then found in a menu by its English name.
+BACK_TO = """(tab) => { const url = new URL(location.href); url.searchParams.set("tab", tab);
+  history.pushState(null, "", url); dispatchEvent(new PopStateEvent("popstate")); }"""
+# Each is a token of an answer, and a word of the page.
+PIECES = ["Length", " Stop", " Write", " 60 tokens", "\nCopy", " Target", " Error", " none", "\nTry it", " Asked"]
+
+
+@pytest.fixture(scope="module")
+def names(tmp_path_factory) -> list[str]:
+    """A model that writes PIECES."""
+    return [str(scripted(tmp_path_factory.mktemp("languages"), PIECES))]
+
+
+@pytest.fixture(scope="module")
+def runs() -> Runs:
+    return Runs()
+
+
+@pytest.fixture(scope="module")
+def demo(names, runs) -> lab_page.Page:
+    lab = Lab(Models(["embedded", *names]))
+    lab.capabilities()
+    return lab_page.build(lab, available, runs)
+
+
+def opens(page: Page, tab: str) -> None:
+    page.click(f"[role=tab][data-tab-id={tab}]")
+    for part in OPENS.get(tab, ()):
+        page.click(part)
+    page.wait_for_selector(THERE.get(tab, f"[role=tab][data-tab-id={tab}][aria-selected=true]"))
+    page.wait_for_timeout(1500)
+
+
+def chooses(page: Page, language: str) -> None:
+    page.select_option(".ll-language", language)
+    speaks(page, language)
+
+
+def speaks(page: Page, language: str) -> None:
+    """Waits until the page is in a language."""
+    page.wait_for_function("(language) => document.documentElement.lang === language", arg=language)
+
+
+def may_stay(words: str, language: str) -> bool:
+    """Whether a text is a name, or the language says it in the same words."""
+    same = [english for english, other in DICTIONARIES[language].items() if english == other and len(english) > 1]
+    forms = ["(.+)".join(map(re.escape, PLACE.split(english))) for english in same if english not in {"{} · {}"}]
+    return words in NAMES or any(re.fullmatch(form, words) for form in forms)
+
+
+def left(page: Page, language: str) -> list[str]:
+    """The texts of the page that have not changed; drawings have a while for it."""
+    until = time.monotonic() + 60
+    while True:
+        found = [words for words in page.evaluate(SAME) if not may_stay(words, language)]
+        if not found or time.monotonic() > until:
+            return found
+        page.wait_for_timeout(500)
+
+
+@pytest.mark.parametrize("language", OTHERS)
+def test_a_dictionary_has_every_text_with_its_places_in_other_words(language):
+    words = DICTIONARIES[language]
+    assert words.keys() == DICTIONARIES[OTHERS[0]].keys()
+    for english, other in words.items():
+        assert PLACE.findall(english) == PLACE.findall(other), english
+        assert other.strip() == other != "" and (other != english or english in SHARED), english
+
+
+def test_lessons_and_scenes_are_in_the_dictionaries():
+    said = [
+        words
+        for each in lessons().values()
+        for words in (
+            each.title, each.idea, each.look, each.misconception, each.predict.question, *each.predict.choices,
+            each.run.words, each.check.question, each.check.answer, each.teacher.say, each.teacher.expect,
+        )
+    ] + [words for each in scenes().values() for words in (each.title, each.look, *(lane.name for lane in each.lanes))]
+    assert not [words for words in said if words not in DICTIONARIES["de"]]
+
+
+def test_each_tab_is_whole_in_each_language_and_english_again_afterwards(visit):
+    # Drawings out of sight are not made anew: all are in sight.
+    page, missing = visit(query="?tab=try", viewport={"width": 1440, "height": 5000}).page, {}
+    for tab in TABS:
+        opens(page, tab)
+        page.evaluate(LOOK)
+        for language in OTHERS:
+            chooses(page, language)
+            missing[tab, language] = left(page, language)
+        chooses(page, "en")
+        assert page.evaluate(CHANGED) == []
+        if tab == "lessons":
+            page.click(".ll-lesson [data-act=close]")
+    assert not {place: words for place, words in missing.items() if words}
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_arabic_mirrors_the_page_but_not_its_charts(visit, width):
+    page = visit(query="?tab=try&lang=ar", viewport={"width": width, "height": 844}).page
+    speaks(page, "ar")
+    assert page.evaluate("document.documentElement.dir") == "rtl"
+    title, acts = (page.locator(f".ll-header {part}").bounding_box() for part in ("h1", ".ll-acts"))
+    assert title["x"] + title["width"] > acts["x"] + acts["width"] or title["y"] < acts["y"]
+    for tab in TABS[:-1]:
+        page.evaluate(BACK_TO, tab)
+        expect(page.locator(f"[role=tab][data-tab-id={tab}]")).to_have_attribute("aria-selected", "true")
+        page.wait_for_timeout(300)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), tab
+    style = "(selector) => getComputedStyle(document.querySelector(selector)).direction"
+    assert [page.evaluate(style, each) for each in (".ll-runway", "#chart-length .ll-plot")] == ["rtl", "ltr"]
+
+
+def test_a_language_that_was_chosen_is_kept_and_the_address_goes_before_it(visit):
+    page = visit(query="?tab=try").page
+    chooses(page, "es")
+    page.reload()
+    speaks(page, "es")
+    page.goto(page.url.split("?")[0] + "?tab=try&lang=de")
+    speaks(page, "de")
+    assert "lang=de" in page.url and page.input_value(".ll-language") == "de"
+    chooses(page, "zh")
+    page.reload()
+    speaks(page, "zh")
+
+
+def test_the_browser_s_language_is_taken_and_english_asks_for_nothing(visit):
+    speaks(visit(query="?tab=try", locale="de-AT").page, "de")
+    asked: list[str] = []
+    visitor = visit(query="?tab=try", locale="fr-FR")
+    visitor.page.on("request", lambda request: asked.append(request.url))
+    visitor.page.reload()
+    visitor.page.wait_for_selector("#try-go")
+    speaks(visitor.page, "en")
+    assert asked and not [url for url in asked if "lab/languages" in url]
+
+
+def test_a_run_in_german_leaves_the_answer_as_it_is_written(visit, names):
+    visitor: Visitor = visit(query=link(prompt="Write.", model=names[0], max_new_tokens=100) + "&lang=de")
+    page = visitor.page
+    speaks(page, "de")
+    visitor.generate()
+    assert visitor.ends().startswith("Von selbst beendet nach 10 Token in ")
+    assert page.evaluate("document.querySelector('#text-run .ll-text').textContent") == "".join(PIECES)
+    page.locator("#text-run .tok").first.hover()
+    assert "Length Token" in page.inner_text("#text-run .ll-tip")
+    assert page.input_value("#prompt textarea") == "Write."
+    expect(page.locator("#chart-length .ll-words")).to_contain_text("10 Token geschrieben, ohne Ziel")
+
+
+def test_what_no_dictionary_has_stays_english(visit):
+    page = visit(query="?tab=try&lang=de").page
+    speaks(page, "de")
+    page.evaluate("LengthLab.deliver('try-asked', { message: 'Never heard of.', end: 'stopped', error: '+1,024' })")
+    said = page.locator("#figures-try-asked")
+    assert said.locator(".ll-message").inner_text() == "Never heard of."
+    assert said.locator("[data-field=end]").inner_text() == "gestoppt"
+    assert said.locator("[data-field=error]").inner_text() == "+1,024"
+
+
+def test_a_language_that_there_is_not_is_not_served(visit, address):
+    get = visit(query="?tab=try").page.request.get
+    assert get(f"{address}lab/languages/de.json").json()["Write"] == DICTIONARIES["de"]["Write"]
+    assert [get(f"{address}lab/languages/{name}.json").status for name in ("en", "xx", "..%2Fde")] == [404] * 3

@@ -44,7 +44,7 @@ def test_every_method_has_its_adapter_card_log_and_result(method):
 
 def test_all_assets_stay_small():
     shipped = [file for file in ASSETS.rglob("*") if file.is_file() and ".training" not in file.parent.name]
-    assert sum(file.stat().st_size for file in shipped) < 42_000_000
+    assert sum(file.stat().st_size for file in shipped) < 55_000_000
 
 
 @pytest.mark.parametrize("method", TRAINED)

@@ -254,7 +254,7 @@ def test_with_slack_each_answer_is_given_targets_that_it_meets():
 
 
 def test_with_slack_a_prompt_says_the_target_that_the_signal_is_shown_for(tmp_path):
-    loaded, settings = tiny_loaded(), quick("ldpe", slack=True)
+    loaded, settings = tiny_loaded(), quick("ldpe_slack")
     run = training._Run(loaded, letters(), settings, tmp_path / "t")
     shown = run._rows([Row((5, 6, 7), (9,) * 12, target=14)], 15, 1.0)
     longest = SignalContext(SignalSettings("ldpe", 0.5, run.signal.constant, (1, 99)), [3], [17])

@@ -31,6 +31,8 @@ class SignalMethod(LengthMethod, ABC):
     encoder_decoder = True
     # A trained vector that its rows, of width 1, are multiplied with: what is added to the embeddings, or their factor.
     learned: ClassVar[Literal["added", "factor"] | None] = None
+    # Whether it is shown for the longest length within the target's tolerance.
+    slack: ClassVar[bool] = False
     # Whether it scales attention to the source (see laam.py).
     scales_attention: ClassVar[bool] = False
 
@@ -110,4 +112,5 @@ class SignalSettings:
 
     def _served_by(self) -> list[str]:
         bound = "target" if self.mnt is None else "limit"
-        return [method.name for method in _shown() if (method.kind, method.bound) == (self.kind, bound)]
+        shows = self.kind, bound, self.slack
+        return [method.name for method in _shown() if (method.kind, method.bound, method.slack) == shows]

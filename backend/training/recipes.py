@@ -24,10 +24,14 @@ OPEN = (
 )
 DISTILL = f"-m backend distill --out {CORPUS} --questions 500 --turns 2 --prompts {{data}}/instructions.jsonl"
 TRAIN = f"-m backend train --data {CORPUS} --longest-prompt 76 {OWN}"
-SHORT = ".cache/training/short.jsonl"
+SHORT, STORIES, ABSTRACTS = (f".cache/training/{name}.jsonl" for name in ("short", "stories", "abstracts"))
 ENDED = (
     f"-m backend train --data {SHORT} --longest-prompt 100 --longest 240 --budget 900 --curriculum whole --ended "
     f"--said 0.5 --rate 6e-4 {OWN}"
+)
+SENTENCES = (
+    f"-m backend train --data {SHORT} --data {STORIES} --data {ABSTRACTS} --longest-prompt 190 --longest 240 "
+    f"--budget 900 --curriculum sentences --said 0.5 --rate 6e-4 {OWN}"
 )
 LIMITS = f"-m backend train --data {WHOLE} --longest-prompt 300 --longest 640 {OWN}"
 LONG_TEXTS = f"-m backend train --preset long --rate 8e-4 --data {{data}}/longform.jsonl {OPEN}"
@@ -36,7 +40,7 @@ ENDING = "--match 1 --curriculum long --rate 6e-4"
 # What the methods' own recipes name in braces.
 PARTS = {
     "answers": TRAIN, "limits": LIMITS, "long": LONG_TEXTS, "responses": RESPONSES, "ending": ENDING,
-    "counting": COUNTING, "stages": STAGES, "whole": ENDED,
+    "counting": COUNTING, "stages": STAGES, "whole": ENDED, "sentences": SENTENCES,
 }  # fmt: skip
 ADAPTERS = (
     DISTILL,
@@ -44,6 +48,11 @@ ADAPTERS = (
     "--prompts {data}/instructions.jsonl",
     f"-m backend distill --out {SHORT} --questions 300 --turns 3 --longest 260 --prompts {{data}}/instructions.jsonl "
     "--words 0 5 12 20 30 45 65 90 130",
+    f"-m backend distill --out {STORIES} --questions 150 --begins 'Write a story about' 'Tell a story about' "
+    "'Write a short story about' 'Write a story that begins with the words:' --turns 2 --longest 230 "
+    "--words 20 45 90 130 --seed 3",
+    f"-m backend distill --out {ABSTRACTS} --questions 0 --prompts {{data}}/scitldr_train.jsonl --longest-prompt 190 "
+    "--turns 1 --longest 230 --words 0 20 45 90 --seed 4",
     *(command.format(**PARTS) for method in methods for command in method.recipe),
 )
 SMOKE = (

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from backend.methods import methods
 from backend.methods.shifts import MntSettings
-from backend.methods.signal import Scale
+from backend.methods.signal import Scale, SignalMethod
 from backend.models.adapters import LongformSettings
 from backend.models.headlines import TargetTokens
 from backend.refused import Refused
@@ -32,8 +32,7 @@ class TrainSettings:
     curriculum: 'short-first', 'long', 'even', 'limits', 'sentences' or 'whole'. targets: modules with a LoRA,
     'all-linear' or names by commas.
     ended: answers that did not end by themselves are left out. said: share of samples whose prompt says the length too,
-    as `in_prompt` does in a run. slack: each answer is given a target that its length is within the tolerance of, drawn
-    anew each time, and the signal is shown for the longest length that such a target accepts.
+    as `in_prompt` does in a run.
     shortest: responses of fewer tokens are left out where answers are trained on whole (PIC-SFT), with batches of one.
     ratio, initial, recent: of the compressed positions there; segment: tokens that share them (004 §3.2).
     start: an adapter to go on from. mnt_sigma, mnt_most: Max New Tokens++'s largest scale and shift, in tokens;
@@ -61,7 +60,6 @@ class TrainSettings:
     curriculum: str = "short-first"
     ended: bool = False
     said: float = 0.0
-    slack: bool = False
     shortest: int = 1
     ratio: float = 4.0
     initial: int = 10
@@ -104,6 +102,12 @@ class TrainSettings:
         if (kind := methods[self.method].compression) is None:
             return None
         return LongformSettings(kind, self.ratio if kind != "none" else 1.0, self.initial, self.recent)
+
+    @property
+    def slack(self) -> bool:
+        """Whether each answer is given a target that it meets, drawn anew each time, in the place of its own length."""
+        method = methods[self.method]
+        return isinstance(method, SignalMethod) and method.slack
 
     @property
     def mnt(self) -> MntSettings | None:

@@ -1,10 +1,16 @@
 """LDPE with slack: a countdown to the longest length that meets the target, so that the text decides where it ends."""
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from backend.methods.ldpe import Ldpe
+from backend.methods.signal import SignalMethod
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
-class LdpeSlack(Ldpe):
+class LdpeSlack(SignalMethod):
     name = "ldpe_slack"
     label = "LDPE with slack"
     summary = "A countdown to the longest length within the tolerance; it ends where a sentence does."
@@ -20,3 +26,7 @@ class LdpeSlack(Ldpe):
     @property
     def kind(self) -> str:
         return "ldpe"
+
+    def rows(self, response: Tensor, target: int | Tensor, width: int) -> Tensor:
+        """LDPE's countdown."""
+        return Ldpe().rows(response, target, width)

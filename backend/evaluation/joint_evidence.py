@@ -12,7 +12,7 @@ from backend.evaluation.markdown import decimal, percent
 # Rows of the figure, from below: by their names in the results, and what they are called.
 METHODS = {
     "none": "without control", "prompted": "asked in the prompt", "lrpe": "LRPE", "pre": "PRE", "orpe": "ORPE",
-    "ldpe": "LDPE", "ldpe_landing": "LDPE, landed",
+    "ldpe": "LDPE", "ldpe_slack": "LDPE with slack", "ldpe_landing": "LDPE, landed",
 }  # fmt: skip
 LIMITS = {"mnt_ldpe": "LDPE", "mnt_orpe": "ORPE"}
 METERS: Mapping[str, str] = {"length": "length met", "all_three": "length met and ended"}

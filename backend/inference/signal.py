@@ -13,6 +13,7 @@ from backend.methods.sinusoid import half
 from backend.refused import Refused
 from backend.text.units import tolerance
 
+
 # Tokens by which a model ends late that found no end within its slack: of 112 answers 21 were one too long, 2 more.
 LATE = 1
 
@@ -51,8 +52,8 @@ def prompt_norms(scale: Scale, table: Tensor, prompts: Sequence[Tensor]) -> Tens
 
 
 def shown(settings: SignalSettings, target: int, training: bool = False) -> int:
-    """The target that the signal is shown for where `target` tokens are asked: with slack, the longest length that it
-    accepts, and a token less in a run."""
+    """The target that the signal is shown for where `target` tokens are asked: with slack, the most that it accepts, and
+    a little less in a run."""
     if not settings.slack:
         return target
     return target + int(tolerance(target, "tokens")) - (0 if training else LATE)

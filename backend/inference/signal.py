@@ -14,10 +14,6 @@ from backend.refused import Refused
 from backend.text.units import tolerance
 
 
-# Tokens by which a model ends late that found no end within its slack: of 112 answers 21 were one too long, 2 more.
-LATE = 1
-
-
 def norm(embeddings: Tensor) -> float:
     """Root mean square norm of the rows of embeddings [n, width], of any floating type."""
     norms = torch.linalg.vector_norm(embeddings.detach(), dim=-1, dtype=torch.float32).double()
@@ -51,12 +47,9 @@ def prompt_norms(scale: Scale, table: Tensor, prompts: Sequence[Tensor]) -> Tens
     return torch.tensor([[norm(table[ids.to(table.device)])] for ids in prompts], dtype=torch.float64)
 
 
-def shown(settings: SignalSettings, target: int, training: bool = False) -> int:
-    """The target that the signal is shown for where `target` tokens are asked: with slack, the most that it accepts, and
-    a little less in a run."""
-    if not settings.slack:
-        return target
-    return target + int(tolerance(target, "tokens")) - (0 if training else LATE)
+def shown(settings: SignalSettings, target: int) -> int:
+    """The target that the signal is shown for where `target` tokens are asked: with slack, the most that it accepts."""
+    return target + int(tolerance(target, "tokens")) if settings.slack else target
 
 
 def signal_rows(

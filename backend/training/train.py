@@ -295,7 +295,7 @@ class _Run:
         """The length signal [b, width, d] as training shows it, with counts shifted for MNT++."""
         assert self.signal is not None
         prompts = torch.tensor([len(row.prompt) for row in rows])[:, None]
-        targets = torch.tensor([shown(self.signal, row.target or len(row.response), training=True) for row in rows])[:, None]
+        targets = torch.tensor([shown(self.signal, row.target or len(row.response)) for row in rows])[:, None]
         if self.signal.mnt is not None:
             scale, most = sigma(round(share * 10_000), 10_000, self.signal.mnt), self.signal.mnt.shift_max
             leads = torch.tensor([most if row.lead is None else min(most, row.lead) for row in rows])

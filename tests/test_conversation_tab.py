@@ -36,14 +36,14 @@ def asks(visitor: Visitor, question: str, method: str, number: str, value: int) 
     return visitor.page.inner_text("#text-run .ll-text")
 
 
-def shared(page: Page) -> list[Turn]:
-    """The messages before the prompt in the link that the page gives."""
+def shared(page: Page) -> list[tuple[str, str]]:
+    """Who said what before the prompt, in the link that the page gives."""
     page.evaluate("navigator.clipboard.writeText('')")
     page.click("#share")
     page.wait_for_function("async () => await navigator.clipboard.readText()")
     values, problems = from_query(dict(parse_qsl(urlparse(page.evaluate("navigator.clipboard.readText()")).query)))
     assert problems == []
-    return list(values.get("earlier", ()))
+    return [(turn.role, turn.content.strip()) for turn in values.get("earlier", ())]
 
 
 def test_three_turns_with_targets_of_their_own_outlive_a_reload(visit):  # noqa: F811
@@ -72,12 +72,13 @@ def test_three_turns_with_targets_of_their_own_outlive_a_reload(visit):  # noqa:
     expect(turns(page).nth(1)).to_contain_text("ORPE · target 9 tokens · ")
     expect(page.locator("#system textarea")).to_have_value("Be brief.")
     expect(veil).not_to_have_class(VEILED)
-    said = [("system", "Be brief."), ("user", "Name a river."), ("assistant", first), ("user", "Another?"),
-            ("assistant", second)]  # fmt: skip
-    assert [(turn.role, turn.content.strip()) for turn in shared(page)] == [(role, text.strip()) for role, text in said]
+    said = [("system", "Be brief."), ("user", "Name a river."), ("assistant", first.strip()), ("user", "Another?"),
+            ("assistant", second.strip())]  # fmt: skip
+    assert shared(page) == said
     page.get_by_role("button", name="Remove turn 1").click()
     expect(turns(page)).to_have_count(1)
     expect(veil).to_have_class(VEILED)
+    assert shared(page) == [said[0], *said[3:]]
     page.get_by_role("button", name="New conversation").click()
     expect(page.locator(".ll-talk")).to_be_hidden()
     kept = "JSON.parse(localStorage.getItem('length-lab-form-generate'))"

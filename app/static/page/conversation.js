@@ -10,7 +10,10 @@ function conversation(element, props, trigger, watch) {
     remove.setAttribute("aria-label", `Remove turn ${place + 1}`);
     remove.addEventListener("click", () => leave(reduced(props.value).filter((_, i) => i !== place), place));
     foot.append(made("span", about), remove);
-    line.append(made("p", question, "ll-asked"), made("p", answer, "ll-answered"), foot);
+    const said = [made("p", question, "ll-asked"), made("p", answer, "ll-answered")];
+    // What was said stays in the language it was said in.
+    for (const each of said) each.translate = false;
+    line.append(...said, foot);
     return line;
   }
   function show() {

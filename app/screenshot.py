@@ -13,14 +13,15 @@ from playwright.sync_api import Browser, sync_playwright
 
 from app.__main__ import make, serve
 from app.chromium import launch
-from app.presets import SKY
 from backend.models.pool import allowed
 
 PICTURE = Path(__file__).parents[1] / "assets" / "screenshot.png"
+# A small model describes better than it explains.
+PROMPT = "Describe a quiet morning in a small harbour town."
 SIZES = {"desktop": (1440, 1180), "phone": (390, 844)}
 SETTINGS = {
-    "prompt": SKY, "method": "orpe", "target": 150, "landing": 8, "max_new_tokens": 240, "window": 128,
-    "sinks": 8, "layer": 12, "repetition_penalty": 1.15,
+    "prompt": PROMPT, "method": "ldpe", "in_prompt": "true", "target": 120, "landing": 8, "max_new_tokens": 240,
+    "window": 128, "sinks": 8, "layer": 12, "repetition_penalty": 1.15,
 }  # fmt: skip
 SECONDS = 180_000
 

@@ -16,7 +16,7 @@ from app.presets import recorded
 from app.share import from_query
 from backend.record.trace import Trace
 from backend.refused import Refused
-from backend.settings import MAX_TURNS, Turn
+from backend.settings import MAX_TURNS
 
 RUN = next(iter(recorded().values()))
 TALK = json.dumps([{"question": "Why?", "answer": "So.", "about": "Free · 2 tokens"}])

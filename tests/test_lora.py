@@ -138,9 +138,9 @@ def test_a_copy_of_a_cache_is_the_same_adapter_s(tmp_path):
 def test_all_adapters_of_a_model_share_it(embedded, loads):
     shared, folders = Models(["embedded"]), [file.parent for file in adapters.ROOT.glob("*/signal.json")]
     found = [shared.load("embedded", "bf16", folder) for folder in folders]
-    assert len(found) == 10 and loads == ["embedded"]
+    assert len(found) == 11 and loads == ["embedded"]
     assert len({id(each.model) for each in found}) == 1 and len({id(runner(each).fused) for each in found}) == 1
-    assert len({id(each.lora) for each in found}) == 10
+    assert len({id(each.lora) for each in found}) == 11
     assert shared.load("embedded", "bf16", folders[0]).lora is found[0].lora
     assert shared.load("embedded", "bf16").lora is None
 

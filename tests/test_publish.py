@@ -59,11 +59,11 @@ def test_every_signal_has_its_rows():
     assert {method.kind for method in signal_methods()} == set(length_signal.ROWS)
 
 
-@pytest.mark.parametrize("method", ["ldpe", "pre"])
+@pytest.mark.parametrize("method", ["ldpe", "ldpe_slack", "pre"])
 def test_transformers_and_peft_write_the_labs_tokens(out, lab, method):
     settings = RunSettings(prompt="Why is the sky blue?", method=method, target=16, precision="fp32", max_new_tokens=24)
     tokens = [event.token for event in lab.stream(settings) if isinstance(event, Step)]
-    folder = next(folder for folder in out.iterdir() if folder.name.endswith(f"Instruct-{method}"))
+    folder = next(folder for folder in out.iterdir() if folder.name.endswith(f"Instruct-{method}".replace("_", "-")))
     spec = importlib.util.spec_from_file_location("hook", folder / publish.HOOK)
     hook = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(hook)

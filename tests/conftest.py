@@ -48,11 +48,6 @@ FAMILIES: dict[str, dict[str, Any]] = {
 }
 ENDS: dict[str, Any] = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 2}
 
-# What makes a test more than one of a unit.
-REAL = {
-    "address", "browser", "demo", "embedded", "embedded_fp32", "held_lab", "lab", "models", "page", "served", "visit",
-}  # fmt: skip
-
 needs_bitsandbytes = pytest.mark.skipif(
     importlib.util.find_spec("bitsandbytes") is None, reason="bitsandbytes has no build for this platform"
 )
@@ -87,13 +82,6 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, unk_token="<unk>", bos_token="<s>", eos_token="</s>", pad_token="</s>"
     )
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what needs neither the embedded model nor a server nor a browser (make check)."""
-    for item in items:
-        if REAL.isdisjoint(item.fixturenames):
-            item.add_marker("unit")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -38,9 +38,9 @@ def asks(visitor: Visitor, question: str, method: str, number: str, value: int) 
 
 def shared(page: Page) -> list[tuple[str, str]]:
     """Who said what before the prompt, in the link that the page gives."""
-    page.evaluate("navigator.clipboard.writeText('')")
+    expect(page.locator("#share")).to_have_text("Copy link")
     page.click("#share")
-    page.wait_for_function("async () => await navigator.clipboard.readText()")
+    expect(page.locator("#share")).to_have_text("Copied")
     values, problems = from_query(dict(parse_qsl(urlparse(page.evaluate("navigator.clipboard.readText()")).query)))
     assert problems == []
     return [(turn.role, turn.content.strip()) for turn in values.get("earlier", ())]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -328,14 +327,13 @@ def _files(files: Files, parts: Parts, runs: Runs, store: Store, first: Trace | 
 
     def make_link(*values: Any) -> str:
         try:
-            # A link that is asked for again is one more change.
-            return f"{time.time_ns()} {to_query(parts.form.settings(values))}"
+            return to_query(parts.form.settings(values))
         except ValueError as error:
             raise toasts.refusal(sentence(error, parts.form.labels), "No link was made") from error
 
-    files.share.click(make_link, parts.form.inputs, [files.link], **QUIET)
-    # After a press alone the browser may still hold the link before.
-    files.link.change(None, [files.link], None, js="(made) => LengthLab.share(made.split(' ')[1])", **QUIET)
+    files.share.click(make_link, parts.form.inputs, [files.link], **QUIET).success(
+        None, [files.link], None, js="(query) => LengthLab.share(query)"
+    )
     for name in EXPORTS:
         export = files.exports[name].click(exporter(name, first, store), [parts.trace], [files.file], **QUIET)
         export.success(None, None, None, js="() => setTimeout(() => document.querySelector('#file').click(), 50)")

@@ -640,6 +640,9 @@ def test_abstracts_are_asked_to_be_summarised_where_they_are_short_enough(embedd
     jsonlines.append(file, [{"abstract": text, "tldr": "It rains."} for text in about])
     asked = prompts_of(file)
     assert asked == [SUMMARISE + text for text in about if not held_out(SUMMARISE + text)] and len(asked) > 6
+    jsonlines.append(file, [{"prompt": "Why?"}])
+    with pytest.raises(ValueError, match=r"document 13 of .* lacks abstract"):
+        prompts_of(file)
     distill(embedded, tmp_path / "c.jsonl", 0, [("a", text) for text in asked], 8, 1, report=str, longest_prompt=90)
     manifest = json.loads((tmp_path / "c.manifest.json").read_text())
     assert manifest["asked"] == sum(len(text) < 200 for text in asked)

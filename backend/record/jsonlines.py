@@ -28,11 +28,16 @@ def read(file: Path, *fields: str) -> list[Any]:
         raise Refused(f"{file} is not UTF-8 text: give one JSON document a line") from error
     except OSError as error:
         raise Refused(f"{file} cannot be read ({error.strerror}): give the path of a JSON-lines file") from error
-    for number, document in enumerate(found, 1):
+    demand(file, found, *fields)
+    return found
+
+
+def demand(file: Path, documents: Iterable[Any], *fields: str) -> None:
+    """Checks that each document of a file that was read holds these fields. ValueError with a sentence where not."""
+    for number, document in enumerate(documents, 1):
         lacking = [field for field in fields if not isinstance(document, dict) or field not in document]
         if lacking:
             raise Refused(f"document {number} of {file} lacks {', '.join(lacking)}: give JSON lines that have it")
-    return found
 
 
 def append(file: Path, documents: Iterable[Any]) -> None:

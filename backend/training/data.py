@@ -109,11 +109,10 @@ def prompts_of(file: Path) -> list[str]:
     """The prompts that a JSON-lines file asks, or the abstracts that it asks to be summarised; without those held out.
     ValueError for another kind."""
     rows = jsonlines.read(file)
-    if rows and "abstract" in rows[0]:
-        asked = [SUMMARISE + row["abstract"] for row in rows]
-    else:
-        asked = [row["prompt"] for row in jsonlines.read(file, "prompt")]
-    return [prompt for prompt in asked if not held_out(prompt)]
+    abstracts = bool(rows) and isinstance(rows[0], dict) and "abstract" in rows[0]
+    before, field = (SUMMARISE, "abstract") if abstracts else ("", "prompt")
+    jsonlines.demand(file, rows, field)
+    return [asked for row in rows if not held_out(asked := before + row[field])]
 
 
 def hub_texts(name: str, most: int, seed: int = 0) -> Iterator[Text]:

@@ -43,10 +43,9 @@ def route() -> Route:
 
 def page(scene: dict[str, Any]) -> str:
     """The page of a scene as `app.present.playable` makes it."""
-    styles = (*live.STYLES, live.STATIC / "embed.css")
     return PAGE.format(
         title=escape(scene["title"]), look=escape(scene["look"]), palettes=live.inline(PALETTES),
-        style="".join(file.read_text("utf-8") for file in styles), script=live.script(), scene=live.inline(scene),
+        style=live.style(live.STATIC / "embed.css"), script=live.script(), scene=live.inline(scene),
         library=LIBRARY if "chart" in scene else "",
     )  # fmt: skip
 

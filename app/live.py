@@ -270,6 +270,11 @@ def script() -> str:
     return f'window.LengthLab = (() => {{\n"use strict";\n{parts}\nreturn {{ {", ".join(NAMES)} }};\n}})();\n'
 
 
+def style(*more: Path) -> str:
+    """STYLES, and more, as one sheet."""
+    return "".join(file.read_text("utf-8") for file in (*STYLES, *more))
+
+
 async def _script(request: Request) -> Response:
     name = request.url.path.rsplit("/", 1)[-1]
     return Response(

@@ -9,6 +9,7 @@ from app import live
 from app.charts.palette import PALETTES
 from app.model import called
 from app.present import played
+from app.series import RunSeries
 from app.view import View
 from backend.record.trace import Trace
 from backend.refused import Refused
@@ -46,22 +47,25 @@ document.querySelector("[data-present]").click();</script>
 
 def scene(trace: Trace) -> dict[str, Any]:
     """A run as a scene of one lane. ValueError for one that has written nothing or has not ended."""
-    run = View.of(trace).series
+    return _scene(View.of(trace).series)
+
+
+def _scene(run: RunSeries) -> dict[str, Any]:
     if not len(run) or run.finish is None:
         raise Refused("the run has written nothing that could be played: press Generate")
-    prompt = trace.settings.prompt.strip()
+    prompt = run.settings.prompt.strip()
     title = prompt if len(prompt) <= TITLE else f"{prompt[:TITLE].rstrip()} …"
-    return {"name": "run", "title": title, "look": _about(trace.settings, run.finish.tokens)} | played([run])
+    return {"name": "run", "title": title, "look": _about(run.settings, run.finish.tokens)} | played([run])
 
 
 def page(trace: Trace) -> str:
     """The file. ValueError for a run that has written nothing or has not ended."""
-    shown = scene(trace)
-    answer = View.of(trace).series.answer
+    run = View.of(trace).series
+    shown = _scene(run)
     return PAGE.format(
         title=escape(f"Length Lab: {shown['title']}"), talk="".join(map(_said, trace.settings.earlier)),
-        prompt=escape(trace.settings.prompt.strip()), about=escape(shown["look"]), answer=escape(answer),
-        style="".join(file.read_text("utf-8") for file in live.STYLES), screen=live.SCREEN,
+        prompt=escape(trace.settings.prompt.strip()), about=escape(shown["look"]), answer=escape(run.answer),
+        style=live.style(), screen=live.SCREEN,
         palettes=live.inline(PALETTES), script=live.script(), scene=live.inline(shown),
     )  # fmt: skip
 

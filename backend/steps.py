@@ -91,7 +91,8 @@ class Step:
     model's own in p and p_eos. spread: entropy (nats) of the model's own next-token distribution.
     context: tokens the model had read when it chose this one. attended: keys the query saw.
     goal: the target in force, in tokens (re-estimated for words and characters; None without a target).
-    remaining: goal − tokens of the answer, what a countdown shows after this token. seconds: since decoding began.
+    remaining: goal − tokens of the answer, what a countdown without slack shows after this token. seconds: since
+    decoding began.
     entropy [layers, heads]: attention entropy in nats, or None without probes.
     state [d]: first layer's output (float16), or None. logits: or None (recorded every `watch.every` tokens).
     wanted: the target in force, in the unit of the settings' goal; None without a target.

@@ -9,6 +9,7 @@ import time
 import pytest
 import test_app_browser as on_page
 from playwright.sync_api import Page, expect
+from playwright.sync_api import Route as PlaywrightRoute
 from scripted import scripted
 from test_app_browser import Visitor, link
 
@@ -198,6 +199,35 @@ def test_a_language_that_was_chosen_is_kept_and_the_address_goes_before_it(visit
     chooses(page, "zh")
     page.reload()
     speaks(page, "zh")
+
+
+def test_a_language_chosen_before_the_page_s_script_is_there_is_spoken_once_it_is(visit):
+    page = visit(query="?tab=try").page
+    scripts: list[PlaywrightRoute] = []
+    page.route("**/lab/charts.js", lambda route: scripts.append(route))
+    page.reload()
+    page.wait_for_selector(".ll-language")
+    page.select_option(".ll-language", "es")
+    for script in scripts:
+        script.continue_()
+    speaks(page, "es")
+    page.unroute("**/lab/charts.js")
+    page.reload()
+    speaks(page, "es")
+
+
+def test_of_two_languages_chosen_at_once_the_last_is_spoken(visit):
+    page = visit(query="?tab=try").page
+    chooses(page, "es")
+    slow: list[PlaywrightRoute] = []
+    page.route("**/lab/languages/de.json", lambda route: slow.append(route))
+    page.select_option(".ll-language", "de")
+    chooses(page, "ar")
+    for each in slow:
+        each.continue_()
+    page.wait_for_timeout(1000)
+    speaks(page, "ar")
+    assert page.evaluate("document.documentElement.dir") == "rtl"
 
 
 def test_the_browser_s_language_is_taken_and_english_asks_for_nothing(visit):

@@ -15,7 +15,7 @@ const ATTRIBUTES = ["placeholder", "title", "aria-label", "alt", "aria-valuetext
 const STYLED = ["--ll-says-empty", "--ll-says-veiled-try", "--ll-says-veiled"];
 const WATCHED = { subtree: true, childList: true, characterData: true, attributeFilter: ATTRIBUTES };
 const known = new WeakMap();
-let spoken = ENGLISH, inLanguage = (words) => words, hearing = null;
+let wished = ENGLISH, spoken = ENGLISH, inLanguage = (words) => words, hearing = null;
 
 // What is to stand where `now` stands: whatever was written there since is English anew.
 function said(owner, name, now) {
@@ -120,8 +120,10 @@ function sayStyles(root) {
 }
 
 async function speak(language) {
+  wished = language;
   if (language === spoken) return;
   const entries = language === ENGLISH ? {} : await (await fetch(`lab/languages/${language}.json`)).json();
+  if (language !== wished) return;
   inLanguage = language === ENGLISH ? (words) => words : dictionary(entries, RIGHT_TO_LEFT.includes(language));
   hearing ??= new MutationObserver(heard);
   hearing.disconnect();
@@ -139,17 +141,20 @@ function language(there) {
   const wanted = [named().get("lang"), stored("localStorage", LANGUAGE), ...navigator.languages.map((tag) => tag.split("-")[0])];
   return wanted.find((name) => there.includes(name)) ?? ENGLISH;
 }
+function chosen(language) {
+  stored("localStorage", LANGUAGE, language);
+  if (named().has("lang")) {
+    const url = new URL(location.href);
+    url.searchParams.set("lang", language);
+    history.replaceState(null, "", url);
+  }
+  speak(language);
+}
 function speaks(chooser) {
   document.documentElement.lang = ENGLISH;
+  chooser.addEventListener("change", () => chosen(chooser.value));
+  // A list shows before its script is there, and a choice made until then counts.
+  if (chooser.value !== ENGLISH) return chosen(chooser.value);
   chooser.value = language([...chooser.options].map(({ value }) => value));
   speak(chooser.value);
-  chooser.addEventListener("change", () => {
-    stored("localStorage", LANGUAGE, chooser.value);
-    if (named().has("lang")) {
-      const url = new URL(location.href);
-      url.searchParams.set("lang", chooser.value);
-      history.replaceState(null, "", url);
-    }
-    speak(chooser.value);
-  });
 }

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from backend.engine import Lab
 from backend.evaluation.experiments import blind, experiments, joint_rate
 from backend.evaluation.experiments.joint_rate import asked
-from backend.evaluation.joint import Answer, Compared, answer, rate
+from backend.evaluation.joint import Answer, Compared, Move, answer, rate, settings_of
 from backend.models import embedded
 from backend.models.pool import Models
 from backend.record.results import RESULTS
@@ -84,11 +84,25 @@ def test_a_list_is_whole_if_it_has_what_it_announces(text, whole):
 
 def test_every_prompt_is_asked_once_kinds_and_targets_by_turns():
     cases = asked("validation", None, "tokens")
-    assert sorted(prompt.text for prompt, _ in cases) == sorted(prompt.text for prompt in prompts("validation"))
-    assert {prompt.kind for prompt, _ in cases[:2]} == {"questions", "stories"}
-    assert {target for _, target in cases} == set(joint_rate.TARGETS)
+    assert sorted(case.prompt.text for case in cases) == sorted(prompt.text for prompt in prompts("validation"))
+    assert {case.prompt.kind for case in cases[:2]} == {"questions", "stories"}
+    assert {case.goal for case in cases} == set(joint_rate.TARGETS)
     for kind in ("questions", "stories"):
-        assert {target for prompt, target in cases if prompt.kind == kind} == set(joint_rate.TARGETS)
+        assert {case.target for case in cases if case.prompt.kind == kind} == set(joint_rate.TARGETS)
+
+
+def test_targets_move_before_the_first_is_reached():
+    cases = asked("validation", None, "tokens", moved=True)
+    assert [case.prompt for case in cases] == [case.prompt for case in asked("validation", None, "tokens")]
+    assert {(case.target, case.goal) for case in cases} == set(joint_rate.MOVES)
+    assert all(20 <= case.move.at <= min(60, case.target - 10) for case in cases)
+    assert len({case.move.at for case in cases}) > 10
+
+
+def test_an_answer_whose_target_moves_is_held_to_the_last(lab):
+    settings = settings_of("ldpe", "Name one colour.", 60, "tokens", 0, "embedded", room=120)
+    found = answer(lab, Prompt("questions", "Name one colour."), settings, Move(20, 120))
+    assert found.target == 120 and abs(found.produced - 120) <= 3 and found.own_end
 
 
 def test_a_rate_has_wilsons_interval():
@@ -140,13 +154,13 @@ def test_a_result_is_summed_up_beside_the_base_model(lab, written):
 
 
 def test_a_stopped_measurement_goes_on_and_leaves_none_out(in_lab, monkeypatch):
-    cases = [(Prompt("questions", text), 10) for text in ("Name one colour.", "Name one number.")]
+    cases = [joint_rate.Case(Prompt("questions", text), 10) for text in ("Name one colour.", "Name one number.")]
     monkeypatch.setattr(joint_rate, "asked", lambda *_: cases)
     experiment = experiments["joint_rate"]
     ask = lambda method, before: experiment.measure(experiment.Options(method=method), before, str)  # noqa: E731
     first = next(ask("none", None))
     *_, last = ask("none", first)
-    assert [row["prompt"] for row in last["answers"]] == [fingerprint(prompt.text) for prompt, _ in cases]
+    assert [row["prompt"] for row in last["answers"]] == [fingerprint(case.prompt.text) for case in cases]
     assert last["answers"][0] == first["answers"][0] and last["summary"]["validation"]["counted"] == 2
     with pytest.raises(ValueError, match="another method"):
         next(ask("prompted", first))

@@ -13,7 +13,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import exp
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,6 +22,7 @@ from backend.engine import Lab
 from backend.evaluation.markdown import UNKNOWN, percent
 from backend.evaluation.quality import similarity
 from backend.inference.base_model import PROBABLE, End, end_of
+from backend.inference.control import Control
 from backend.measures.bootstrap import share
 from backend.measures.overlap import repetition
 from backend.models.pool import Loaded
@@ -83,23 +84,35 @@ class Answer:
 
 
 def settings_of(
-    method: Method, prompt: str, target: int, unit: Unit, landing: int, model: str, in_prompt: bool = False
-) -> RunSettings:
-    """The run of one answer: greedy, as the page opens."""
-    expected = target if unit == "tokens" else in_tokens(target, unit)
+    method: Method, prompt: str, target: int, unit: Unit, landing: int, model: str, in_prompt: bool = False,
+    room: int | None = None,
+) -> RunSettings:  # fmt: skip
+    """The run of one answer: greedy, as the page opens. room: the greatest target that it may be given."""
+    most = room or target
+    expected = most if unit == "tokens" else in_tokens(most, unit)
     return RunSettings(
         prompt=prompt, method=method, target=target, limit=target, unit=unit, landing=landing, model=model,
         in_prompt=in_prompt, max_new_tokens=expected + BEYOND, watch=Watch(enabled=False),
     )  # fmt: skip
 
 
-def answer(lab: Lab, prompt: Prompt, settings: RunSettings) -> Answer:
+class Move(NamedTuple):
+    """Another target once so many tokens are written."""
+
+    at: int
+    target: int
+
+
+def answer(lab: Lab, prompt: Prompt, settings: RunSettings, move: Move | None = None) -> Answer:
     """Write one answer and ask the base model about it. ValueError where the run fails."""
     ids: list[int] = []
     finish: Finish | None = None
-    for event in lab.stream(settings):
+    control = Control()
+    for event in lab.stream(settings, control):
         if isinstance(event, Step):
             ids.append(event.token)
+            if move and len(ids) == move.at:
+                control.retarget(move.target)
         else:
             finish = event
     if finish is None or finish.reason == "error":
@@ -107,7 +120,7 @@ def answer(lab: Lab, prompt: Prompt, settings: RunSettings) -> Answer:
     return Answer(
         kind=prompt.kind,
         prompt=fingerprint(prompt.text),
-        target=settings.goal,
+        target=move.target if move else settings.goal,
         produced=length(settings.goal_unit, finish.text, finish.tokens),
         text=finish.text,
         ids=ids,
@@ -207,8 +220,9 @@ class Compared:
     def _chance(self, answers: Sequence[Answer], seed: int = 0) -> list[bool]:
         draw, met = random.Random(seed), []
         for one in answers:
-            base, margin = self.base[one.prompt], int(tolerance(one.target, "tokens"))
-            tokens = draw.randint(max(1, one.target - margin), one.target + margin)
+            base, goal = self.base[one.prompt], one.target if one.unit == "tokens" else len(one.ids)
+            margin = int(tolerance(goal, "tokens"))
+            tokens = draw.randint(max(1, goal - margin), goal + margin)
             met.append(tokens <= len(base.ids) and self.cut(base, tokens).real_end())
         return met
 

@@ -4,7 +4,8 @@ Not from the papers. A model that reads a count knows when to stop, but a small 
 end just there. So its last one or two sentences are tried in several ways on copies of the cache. Where one of them
 ends a sentence within the tolerance of the target, the count is set to that place, and the try is an ending if the
 model then draws EOS. Of the endings the one that the base model finds likeliest is written, which knows of no count and
-would have ended the sentence there as well. All tries are read in the same steps.
+would have ended the sentence there as well. Where it would not end the whole answer after any of them, more are tried:
+readers take most texts for complete after which it expects EOS, and few others. Tries are read in the same steps.
 """
 
 from __future__ import annotations
@@ -73,11 +74,16 @@ class Ending(NamedTuple):
         return self.near and self.own and self.end.probable >= PROBABLE and whole_list(self.text)
 
     @property
-    def rank(self) -> tuple[bool, float, bool, float]:
+    def complete(self) -> bool:
+        """Whether it fits, and the base model would end the whole answer there too."""
+        return self.fits and self.end.p_eos >= PROBABLE
+
+    @property
+    def rank(self) -> tuple[bool, bool, float, bool, float]:
         """The lower, the better. Under the base model EOS counts more than any other token, and what repeats the answer
         gains nothing from being likely."""
         unlikely = self.nats - EOS_WEIGHT * math.log(self.end.p_eos + LEAST) + REPEATED * self.repeats
-        return not self.fits, 0.0 if self.near else self.miss, not self.own, unlikely
+        return not self.fits, not self.complete, 0.0 if self.near else self.miss, not self.own, unlikely
 
 
 class Fork(NamedTuple):
@@ -153,16 +159,21 @@ class Landing:
     def _best(self, fork: Fork) -> Generator[Read | list[Read], Any, Ending | None]:
         """The best of the endings tried. Near the target the best there is; before, one that fits or none."""
         times, last = len(self._tried), self._left(fork) < PAUSE
-        warm = islice(chain((0.0,), cycle(TEMPERATURES)), widest(self.tries) if times else self.tries)
-        seeds = count(self.seed + MAX_LANDING * times)
-        found = yield from together([
-            self._try(fork, torch.Generator().manual_seed(seed), temperature)
-            for seed, temperature in zip(seeds, warm, strict=False)
-        ])  # fmt: skip
+        warmth = chain((0.0,), cycle(TEMPERATURES))
+        seeds = count(self.seed + 2 * MAX_LANDING * times)
+        endings: list[Ending] = []
+        best = None
+        for more in ([] if times else [self.tries]) + [widest(self.tries)]:
+            found = yield from together([
+                self._try(fork, torch.Generator().manual_seed(seed), temperature)
+                for seed, temperature in zip(seeds, islice(warmth, more), strict=False)
+            ])  # fmt: skip
+            new = [each for each in distinct(chain.from_iterable(found)) if last or (each.near and each.own)]
+            endings += yield from self._judged(fork, new[:JUDGED])
+            best = min(endings, key=lambda ending: ending.rank, default=None)
+            if self.stopped() or (best is not None and best.complete):
+                break
         self._over = last
-        endings = [each for each in distinct(chain.from_iterable(found)) if last or (each.near and each.own)]
-        judged = yield from self._judged(fork, endings[:JUDGED])
-        best = min(judged, key=lambda ending: ending.rank, default=None)
         return best if best is None or best.fits or last else None
 
     def _judged(self, fork: Fork, endings: Sequence[Ending]) -> Generator[Read | list[Read], Any, list[Ending]]:

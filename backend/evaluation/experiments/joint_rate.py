@@ -4,6 +4,8 @@
     python -m backend evaluate joint_rate --method ldpe --data FOLDER
     python -m backend evaluate joint_rate --method prompted --landing 8 --data FOLDER
     python -m backend evaluate joint_rate --method ldpe --landing 8 --in-prompt --data FOLDER
+    python -m backend evaluate joint_rate --method ldpe --landing 8 --unit words --data FOLDER      # `none` first, too
+    python -m backend evaluate joint_rate --method ldpe --landing 8 --moved --data FOLDER
 
 `backend.evaluation.joint` says what is counted. Answers are written one by one, as a person's are.
 """
@@ -11,10 +13,11 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import zip_longest
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 from pydantic import Field
@@ -23,7 +26,7 @@ from scipy.stats import binomtest
 from backend.engine import Lab
 from backend.evaluation.card import PROMPTS, Card
 from backend.evaluation.experiment import Experiment, ModelFlags, Result, Results, Say, not_gone_on
-from backend.evaluation.joint import Answer, Compared, answer, settings_of, share_of
+from backend.evaluation.joint import Answer, Compared, Move, answer, settings_of, share_of
 from backend.evaluation.joint_evidence import evidence
 from backend.evaluation.markdown import UNKNOWN, decimal, estimate, figure, points, table
 from backend.inference.side_by_side import side_by_side
@@ -42,8 +45,14 @@ def named(method: Method, landing: int, in_prompt: bool) -> str:
 
 
 CAUSAL = [method.name for method in methods if method.causal]
-FOLDER, TEST = "joint_rate/validation/", "joint_rate/test/"
-BASE = f"{FOLDER}none.json"
+VALIDATION, TEST = "validation", "test"
+# What else was asked of the validation prompts, in folders of their own.
+OTHERS = {
+    "validation_words": "Targets in words, 10 to 200:",
+    "validation_characters": "Targets in characters, 50 to 1,000:",
+    "validation_moved": "Targets that move after 20 to 60 tokens, from 60 to 200, from 300 to 120, or from 100 to 250:",
+}
+SETS = (VALIDATION, TEST, *OTHERS)
 NAMES = [
     named(method, landing, in_prompt)
     for method in CAUSAL for landing in (0, 1) for in_prompt in (False, True)
@@ -54,6 +63,8 @@ TRIED = named("ldpe", 8, True)
 ADAPTERS = ("ldpe", "orpe")
 # One of them for each prompt, in turn: their number shares no factor with that of the kinds of prompts.
 TARGETS = (10, 20, 30, 40, 60, 80, 100, 150, 200)
+# From one target to another, after 20 to 60 tokens, and EARLIER than the first is reached by so many.
+MOVES, MOVED, EARLIER = ((60, 200), (300, 120), (100, 250)), (20, 60), 10
 WORDS = """
 Every answer counts; one that still goes on 60 tokens beyond its target is cut there and counts as so long. Condition 1:
 the length is within 3 tokens or 5 % of the target. For the two `mnt` rows the target is a limit that is not passed,
@@ -69,14 +80,32 @@ COLUMNS = (
 APART = 0.05
 
 
-def asked(split: Split, folder: Path | None, unit: Unit) -> list[tuple[Prompt, int]]:
+class Case(NamedTuple):
+    """A prompt, the target it begins with, and another it goes on to."""
+
+    prompt: Prompt
+    target: int
+    move: Move | None = None
+
+    @property
+    def goal(self) -> int:
+        return self.move.target if self.move else self.target
+
+
+def asked(split: Split, folder: Path | None, unit: Unit, moved: bool = False) -> list[Case]:
     """Every prompt of a set with one target, the kinds by turns: any first part of it holds all kinds and targets."""
     kinds: dict[str, list[Prompt]] = {}
     for prompt in prompts(split, folder):
         kinds.setdefault(prompt.kind, []).append(prompt)
     turns = [prompt for turn in zip_longest(*kinds.values()) for prompt in turn if prompt]
+    if moved:
+        draw, pairs = random.Random(0), [MOVES[place % len(MOVES)] for place in range(len(turns))]
+        return [
+            Case(prompt, first, Move(draw.randint(MOVED[0], min(MOVED[1], first - EARLIER)), goal))
+            for prompt, (first, goal) in zip(turns, pairs, strict=True)
+        ]
     scale = {"tokens": 1, "words": 1, "characters": 5}[unit]
-    return [(prompt, scale * TARGETS[place % len(TARGETS)]) for place, prompt in enumerate(turns)]
+    return [Case(prompt, scale * TARGETS[place % len(TARGETS)]) for place, prompt in enumerate(turns)]
 
 
 class JointRate(Experiment):
@@ -84,7 +113,7 @@ class JointRate(Experiment):
     title = "Answers that have the length asked for and end well"
     question = "How many answers have the length asked for and end as a reader would accept?"
     order = 10
-    files = tuple(f"{folder}{name}.json" for folder in (FOLDER, TEST) for name in NAMES)
+    files = tuple(f"joint_rate/{each}/{name}.json" for each in SETS for name in NAMES)
     resumes = True
     recipe = (
         *(f"backend evaluate joint_rate --method {name} --data {{data}} {{more}}" for name in CAUSAL),
@@ -93,6 +122,10 @@ class JointRate(Experiment):
             for name in ("prompted", *ADAPTERS)
         ),
         "backend evaluate joint_rate --method ldpe --landing 8 --in-prompt --data {data} {more}",
+        *(
+            f"backend evaluate joint_rate --method {how} {what} --data {{data}} {{more}}"
+            for what in ("--unit words", "--moved") for how in ("none", "ldpe --landing 8")
+        ),
     )
 
     class Options(ModelFlags):
@@ -102,24 +135,29 @@ class JointRate(Experiment):
         unit: Unit = Field("tokens", description="what targets count")
         landing: int = Field(0, ge=0, le=MAX_LANDING, description="endings to try near the target")
         in_prompt: bool = Field(False, description="say the wanted length in the prompt too")
+        moved: bool = Field(False, description="move each target while it is written")
         prompts: int | None = Field(None, ge=1, description="how many of the set to ask, or all")
         blind: Path | None = Field(None, description="file for texts to be read blind, as JSON lines")
 
+        @property
+        def folder(self) -> str:
+            """Of the results that are beside one another."""
+            unit = f"_{self.unit}" if self.unit != "tokens" else ""
+            return f"joint_rate/{self.set}{unit}{'_moved' * self.moved}/"
+
     def file(self, options: Options) -> str:
-        unit = f"_{options.unit}" if options.unit != "tokens" else ""
-        return f"joint_rate/{options.set}/{named(options.method, options.landing, options.in_prompt)}{unit}.json"
+        return f"{options.folder}{named(options.method, options.landing, options.in_prompt)}.json"
 
     def measure(self, options: Options, before: Result | None, say: Say) -> Iterator[dict[str, Any]]:
         method, lab = options.method, options.lab()
-        cases = asked(options.set, options.data, options.unit)[: options.prompts]
+        cases = asked(options.set, options.data, options.unit, options.moved)[: options.prompts]
         result: dict[str, Any] = {}
         for result in _answered(lab, options, cases, before, say):
             yield result
-        base = RESULTS / BASE.replace("validation", options.set)
-        reference = result if method == "none" else resumed(base, dict)
+        reference = result if method == "none" else resumed(RESULTS / options.folder / "none.json", dict)
         if reference is None:
             raise Refused("the answers are kept; to sum them up, measure the base model too: --method none")
-        compared = Compared(lab.models.load(options.model), reference, {prompt.text for prompt, _ in cases})
+        compared = Compared(lab.models.load(options.model), reference, {case.prompt.text for case in cases})
         result |= {"summary": {options.set: compared.summary(result)}}
         say(f"{method}: {len(cases)} answers asked for, {len(result['answers'])} counted, none left out")
         say(json.dumps(result["summary"][options.set], ensure_ascii=False))
@@ -129,20 +167,22 @@ class JointRate(Experiment):
         yield result
 
     def card(self, results: Results) -> Card:
-        by_name, released = _of(FOLDER, results), _of(TEST, results)
+        by_name, released = _of(VALIDATION, results), _of(TEST, results)
         counted = max((found["summary"]["validation"]["counted"] for found in by_name.values()), default=0)
         few = f" Fewer than {PROMPTS} prompts were asked: none of this is a headline." if counted < PROMPTS else ""
         parts = [WORDS.strip() + few, _rows(by_name, "validation")]
         if released:
             parts += ["The same of the test set, whose prompts were read once:", _rows(released, "test")]
+        for name, words in OTHERS.items():
+            if found := _of(name, results):
+                parts += [words, _rows(found, "validation")]
         parts += [_ends(by_name), _pairs(by_name)]
         return Card("\n\n".join(parts), evidence=[*evidence(by_name)], headlines=[*_headlines(by_name)])
 
 
 def _of(folder: str, results: Results) -> dict[str, Result]:
-    """The results of one set of prompts, by their names."""
-    found = {name: result for name, result in results.items() if name.startswith(folder)}
-    return {name.removeprefix(folder).removesuffix(".json"): result for name, result in found.items()}
+    """The results of one folder, by their names."""
+    return {PurePath(name).stem: found for name, found in results.items() if PurePath(name).parent.name == folder}
 
 
 def _rows(results: Mapping[str, Result], split: Split) -> str:
@@ -163,7 +203,7 @@ def _rows(results: Mapping[str, Result], split: Split) -> str:
 
 
 def _answered(
-    lab: Lab, options: JointRate.Options, cases: Sequence[tuple[Prompt, int]], before: Result | None, say: Say
+    lab: Lab, options: JointRate.Options, cases: Sequence[Case], before: Result | None, say: Say
 ) -> Iterator[dict[str, Any]]:
     """The result after each answer: how many were asked for, the answers so far."""
     method, unit = options.method, options.unit
@@ -171,19 +211,19 @@ def _answered(
         raise Refused(f"{method} has no target to land on: leave out --landing")
     if unit != "tokens" and methods[method].bound == "limit":
         raise Refused(f"{method} has a limit in tokens: leave out --unit")
-    about = options.model_dump(include={"method", "model", "set", "unit", "landing", "in_prompt"})
-    if before and {"in_prompt": False, **before["options"]} != about:
+    about = options.model_dump(include={"method", "model", "set", "unit", "landing", "in_prompt", "moved"})
+    if before and {"in_prompt": False, "moved": False, **before["options"]} != about:
         raise not_gone_on("it is of another method, model or set of prompts")
     answers = [Answer(**row) for row in (before or {}).get("answers", [])]
     known = {(one.prompt, one.target) for one in answers}
     result = {"options": about, "asked": len(cases)}
 
-    def written(case: tuple[Prompt, int]) -> Answer:
-        prompt, target = case
-        settings = settings_of(method, prompt.text, target, unit, options.landing, options.model, options.in_prompt)
-        return answer(lab, prompt, settings)
+    def written(case: Case) -> Answer:
+        text, landing, room = case.prompt.text, options.landing, max(case.target, case.goal)
+        settings = settings_of(method, text, case.target, unit, landing, options.model, options.in_prompt, room)
+        return answer(lab, case.prompt, settings, case.move)
 
-    new = [(prompt, target) for prompt, target in cases if (fingerprint(prompt.text), target) not in known]
+    new = [case for case in cases if (fingerprint(case.prompt.text), case.goal) not in known]
     if cases and not new:
         yield result | {"answers": [asdict(one) for one in answers]}
     for one in side_by_side(written, new):

@@ -173,7 +173,7 @@ def _length(parts: dict[str, Any], missing: Mapping[Any, str | None]) -> None:
             0,
             step=1,
             label="Landing",
-            info="endings tried near the target, to finish a sentence on it; 0 is off",
+            info="endings tried near the target or limit, to finish a sentence there; 0 is off",
             visible=False,
             elem_id="landing",
         )
@@ -303,10 +303,11 @@ def open_with(form: Form, settings: RunSettings) -> None:
 
 
 def _aims(method: Method) -> list[Any]:
-    """Lets the target be set, and landing, where the method heeds a target; shows the limit where it heeds that."""
+    """Lets the target be set where the method heeds one; shows the limit where it heeds that, and landing for both."""
     chosen = methods[method]
     aimed, limited = chosen.bound == "target", chosen.bound == "limit"
-    shown = [gr.update(visible=each) for each in (aimed, limited, (aimed or limited) and not chosen.asks)]
+    steered = aimed or limited
+    shown = [gr.update(visible=each) for each in (steered, limited, steered and not chosen.asks)]
     return [gr.update(interactive=aimed)] * 2 + shown
 
 

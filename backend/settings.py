@@ -238,8 +238,8 @@ class RunSettings(BaseModel):
 
     @property
     def lands(self) -> bool:
-        """Whether endings are tried near a target that the method aims at."""
-        return self.landing > 0 and self.steered and not self.limited
+        """Whether endings are tried near the target, or below the limit, that the method aims at."""
+        return self.landing > 0 and self.steered
 
     @property
     def goal(self) -> int:

@@ -89,6 +89,13 @@ def test_an_end_beyond_the_cap_is_none(lab):
     assert len(tokens) <= 40 and final(finish.text) and finish.reason == "eos" and finish.landed
 
 
+@pytest.mark.parametrize("limit", [24, pytest.param(70, marks=pytest.mark.scale)])
+def test_a_limit_is_landed_below(lab, limit):
+    tokens, finish = run(lab, ask(method="mnt_orpe", limit=limit, landing=12))
+    assert finish.reason == "eos" and final(finish.text) and finish.own_end
+    assert len(tokens) <= limit and (not finish.landed or len(tokens) >= limit - 2 * tolerance(limit, "tokens"))
+
+
 def test_landing_on_the_cap_is_no_cut(tmp_path):
     finish = written(tmp_path, SCRIPTS["en"].split("|"), target=16, landing=2, max_new_tokens=16)
     assert finish.error == 0 and finish.reason == "eos" and finish.landed

@@ -29,7 +29,7 @@ from backend.text.prompt import Prompt, TextStream
 from backend.text.sampling import Choice, Chooser
 from backend.text.template import switches
 from backend.text.thinking import Response
-from backend.text.units import characters, in_tokens, length, words
+from backend.text.units import characters, in_tokens, length, tolerance, words
 
 if TYPE_CHECKING:
     from backend.inference.model_runner import Runner
@@ -183,8 +183,11 @@ class CausalRun:
     ) -> Generator[Read | list[Read], Any, int | None]:
         if self.landing is None or self.response.thinking:
             return None
-        self.landing.cap = self.settings.max_new_tokens - self.response.thought
         written, goal = self.text.tokens, self.control.goal(self.settings)
+        self.landing.cap = self.settings.max_new_tokens - self.response.thought
+        if self.settings.limited:
+            # Whatever is within the tolerance of this is within the limit.
+            self.landing.cap, goal = min(self.landing.cap, goal), max(1, goal - int(tolerance(goal, "tokens")))
         thought = read[len(self.ids) : len(read) - len(written)]
         return (yield from self.landing.token(Fork(logits, cache, self.signal, written, thought, goal)))
 
@@ -315,7 +318,7 @@ class CausalRun:
 
     def _notes(self, reason: Reason) -> Iterator[str]:
         if self.landing is not None and reason in ("eos", "cap") and not self.landing.planned:
-            yield "landing found no sentence that ends near the target"
+            yield f"landing found no sentence that ends near the {self.settings.bound}"
         asked = self.settings
         if asked.window is not None and asked.distance_limit != "window" and not heeds_limit(asked):
             yield f"the distance limit did nothing: {policies[asked.pic].label} bounds distances by itself"

@@ -207,7 +207,7 @@ def _answered(
 ) -> Iterator[dict[str, Any]]:
     """The result after each answer: how many were asked for, the answers so far."""
     method, unit = options.method, options.unit
-    if options.landing and methods[method].bound != "target":
+    if options.landing and methods[method].bound is None:
         raise Refused(f"{method} has no target to land on: leave out --landing")
     if unit != "tokens" and methods[method].bound == "limit":
         raise Refused(f"{method} has a limit in tokens: leave out --unit")

@@ -20,6 +20,7 @@ from backend.settings import RunSettings, Watch
 FOLDER = Path(__file__).parents[1] / "assets" / "presets"
 SKY = "Why is the sky blue, and why does it turn red in the evening?"
 STORY = "Write a short story about a lighthouse keeper who collects clouds."
+READING = "Why is it good to read every day?"
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ PRESETS = (
     Preset(
         "60 tokens",
         "counts down to 60 tokens and ends a sentence there",
-        RunSettings(prompt=STORY, method="ldpe", target=60, landing=LANDING, in_prompt=True, watch=WATCH),
+        RunSettings(prompt=READING, method="ldpe", target=60, landing=LANDING, in_prompt=True, watch=WATCH),
     ),
     Preset(
         "Λ window 48",
@@ -80,7 +81,7 @@ PRESETS = (
 )
 # What the page opens on: a length asked for in the prompt, and steered.
 OPENING = (
-    Preset("asked", "asks for 60 tokens", RunSettings(prompt=STORY, method="prompted", target=60, watch=WATCH)),
+    Preset("asked", "asks for 60 tokens", RunSettings(prompt=READING, method="prompted", target=60, watch=WATCH)),
     PRESETS[0],
 )
 

@@ -31,11 +31,11 @@ FIELDS = (("written", "Written"), ("error", "Off by"), ("end", "Ends"))
 STEERS = ("ldpe", "orpe", "pre", "exp_decay")
 LABELS = {"prompt": "Prompt", "target": "Length", "unit": "Unit"}
 PROMPTS = {
+    "Reading": presets.READING,
     "Clouds": presets.STORY,
     "Fox": "Tell a bedtime story about a fox who is afraid of the dark.",
     "Bees": "Tell me about the life of bees.",
     "Friend": "What makes a good friend?",
-    "Reading": "Why is reading important for children?",
 }
 
 
@@ -78,7 +78,7 @@ class Parts:
 def build(lab: Any, runs: Runs, adapters: Adapters) -> Parts:
     """Makes the tab where it is called. adapters: why a length method cannot be used on a model, or None."""
     shown = presets.opening()
-    asked = shown[1].settings if shown else RunSettings(prompt=presets.STORY, target=60)
+    asked = shown[1].settings if shown else RunSettings(prompt=presets.READING, target=60)
     with gr.Column(elem_classes=["ll-try"]):
         inputs, go, stop = _question(asked)
         queue = gr.HTML("", apply_default_css=False, elem_classes=["ll", "ll-queue"])

@@ -15,6 +15,7 @@ METHODS = {
     "ldpe": "LDPE", "ldpe_slack": "LDPE with slack", "ldpe_landing": "LDPE, landed",
 }  # fmt: skip
 LIMITS = {"mnt_ldpe": "LDPE", "mnt_orpe": "ORPE"}
+LANDED = "mnt_orpe_landing"
 METERS: Mapping[str, str] = {"length": "length met", "all_three": "length met and ended"}
 
 
@@ -62,15 +63,17 @@ def _meters(found: Mapping[str, Any]) -> Figure:
 def _limits(results: Mapping[str, Any]) -> Evidence:
     found = {name: _summary(results[name]) for name in LIMITS}
     kept, ended = ([each[key] for each in found.values()] for key in ("length", "all_three"))
+    landed = _summary(results[LANDED])["all_three"] if LANDED in results else None
+    tried = f"; with endings tried below it (landing), {percent(landed[0])} over ORPE" if landed else ""
     named = [f"{share_of(each)} over {name}" for each, name in zip(ended, LIMITS.values(), strict=True)]
     return Evidence(
         2, "Limits",
         f"An answer under a limit (Max New Tokens++) stays below it in {percent(min(kept)[0])} of cases, but ends well "
-        f"in only {percent(min(ended)[0])} to {percent(max(ended)[0])}.",
+        f"in only {percent(min(ended)[0])} to {percent(max(ended)[0])}{tried}.",
         _below(results), "000",
         "answers that “terminate smoothly at or before the token limit” (§6, figure 5); no share is stated",
         f"below the limit {share_of(kept[0])}; ended {', '.join(named)}",
-        "Missed: most answers do not end smoothly, but stop amid a sentence near the limit.",
+        "Missed without landing: most answers do not end smoothly, but stop amid a sentence near the limit.",
     )  # fmt: skip
 
 

@@ -67,8 +67,8 @@ TARGETS = (10, 20, 30, 40, 60, 80, 100, 150, 200)
 MOVES, MOVED, EARLIER = ((60, 200), (300, 120), (100, 250)), (20, 60), 10
 WORDS = """
 Every answer counts; one that still goes on 60 tokens beyond its target is cut there and counts as so long. Condition 1:
-the length is within 3 tokens or 5 % of the target. For the two `mnt` rows the target is a limit that is not passed,
-which is easier, so that they have no error. 2: the model drew EOS itself. 3: the answer ends as a sentence, by a mark
+the length is within 3 tokens or 5 % of the target. For an `mnt` row the target is a limit that is not passed,
+which is easier, so that it has no error. 2: the model drew EOS itself. 3: the answer ends as a sentence, by a mark
 that the base model, which knows of no target, gives a probability of 0.05. A row that repeats itself more than 1.1
 times as much as the base model's text of as many tokens, or is less than 0.97 times as similar to the prompt, has no
 joint rate: its share of 1 to 3 stands in brackets. Greedy decoding, one target from 10 to 200 a prompt, validation
@@ -119,7 +119,7 @@ class JointRate(Experiment):
         *(f"backend evaluate joint_rate --method {name} --data {{data}} {{more}}" for name in CAUSAL),
         *(
             f"backend evaluate joint_rate --method {name} --landing 8 --data {{data}} {{more}}"
-            for name in ("prompted", *ADAPTERS)
+            for name in ("prompted", *ADAPTERS, "mnt_orpe")
         ),
         "backend evaluate joint_rate --method ldpe --landing 8 --in-prompt --data {data} {more}",
         *(

@@ -14,8 +14,8 @@ from app import page as lab_page
 from app import presets, scenes
 from app.present import playable
 from app.scenes.scene import Scene
-from backend.models.adapters import available
 from backend.measures.overlap import repeated
+from backend.models.adapters import available
 from backend.record.trace import Trace
 from backend.text.sentences import final
 from backend.text.units import tolerance

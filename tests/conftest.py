@@ -149,10 +149,10 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]
 
 @pytest.fixture(scope="session")
 def held_lab():
-    """A lab whose runs wait where a test says, its model loaded."""
-    from held import Held
+    """A lab whose runs wait where a test says, its model loaded; of its two the other is missing."""
+    from held import MISSING, Held
 
-    lab = Held(["embedded"])
+    lab = Held(["embedded", MISSING])
     lab.capabilities()
     return lab
 

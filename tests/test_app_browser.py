@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlencode, urlparse
 
 import pytest
-from held import Held
+from held import MISSING, Held
 from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
 from app import __main__ as app
@@ -26,7 +26,6 @@ from backend.settings import RunSettings
 
 CHARTS = ("length", "entropy", "logits", "states")
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script> Repeat that."
-MISSING = "/no/such/folder"
 LONG = 300_000
 expect.set_options(timeout=LONG)
 # Needs no value: what methods ask of a run's settings is another one's target.
@@ -46,10 +45,8 @@ def runs() -> Runs:
 
 
 @pytest.fixture(scope="module")
-def lab() -> Held:
-    lab = Held(["embedded", MISSING])
-    lab.capabilities()
-    return lab
+def lab(held_lab) -> Held:
+    return held_lab
 
 
 @pytest.fixture

@@ -321,6 +321,7 @@ def test_stop_ends_the_run_and_keeps_what_was_written(visit, held, runs):
     visitor.until(lambda: not len(runs))
 
 
+@pytest.mark.ui
 def test_the_target_moves_while_the_model_writes(visit, held):
     visitor = visit(
         query=link(prompt="Write a long story about the sea.", method="exp_decay", target=900, max_new_tokens=500)
@@ -509,6 +510,7 @@ def test_a_full_queue_is_said_and_what_was_written_stays(visit, demo, monkeypatc
     visitor.wrongs.clear()
 
 
+@pytest.mark.ui
 def test_an_empty_prompt_is_answered_with_a_sentence_and_nothing_is_lost(visit):
     visitor = visit()
     before = visitor.tokens
@@ -729,7 +731,7 @@ def test_a_broken_file_is_refused_with_a_sentence(visit, tmp_path):
     ("width", "theme"),
     [
         (390, "dark"),
-        (1440, "light"),
+        pytest.param(1440, "light", marks=pytest.mark.ui),
         pytest.param(390, "light", marks=pytest.mark.ui),
         pytest.param(1440, "dark", marks=pytest.mark.ui),
     ],

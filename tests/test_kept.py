@@ -218,7 +218,7 @@ def shows(page: Page, texts: list[str], tokens: int) -> None:
         page.wait_for_selector(f'#text-{name} .ll-response[data-tokens="{tokens}"]')
 
 
-@pytest.mark.parametrize("tab", ["lab", "try", pytest.param("compare", marks=pytest.mark.ui)])
+@pytest.mark.parametrize("tab", ["try", *(pytest.param(tab, marks=pytest.mark.ui) for tab in ("lab", "compare"))])
 def test_a_run_goes_on_after_its_connection_was_cut(browser, demo, address, held, runs, tab):  # noqa: F811
     with cable(demo.server_port) as between:
         visitor = Visitor(browser, between.address, query=f"?tab={tab}")

@@ -52,7 +52,8 @@ needs_bitsandbytes = pytest.mark.skipif(
     importlib.util.find_spec("bitsandbytes") is None, reason="bitsandbytes has no build for this platform"
 )
 
-torch.set_num_threads(2)
+# Files of tests share the cores. What threads may spoil is tested with two.
+torch.set_num_threads(1)
 hypothesis.settings.register_profile(
     "any speed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
@@ -89,6 +90,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("gpu") and not torch.cuda.is_available():
         found = "none was found" if "LENGTH_LAB_TEST_GPU" in os.environ else "with one, set LENGTH_LAB_TEST_GPU=1"
         pytest.skip(f"needs a GPU: {found}")
+
+
+@pytest.fixture(scope="module")
+def two_threads():
+    """Products are computed by two threads."""
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

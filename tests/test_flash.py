@@ -17,6 +17,8 @@ from backend.inference import prefill_attention as attention
 from backend.inference.kernels.lanes import PAIRED
 from backend.inference.kernels.tiles import TILED
 
+pytestmark = pytest.mark.usefixtures("two_threads")
+
 
 def normal(*shape: int, dtype: torch.dtype) -> list[torch.Tensor]:
     """Three tensors, the same each time."""

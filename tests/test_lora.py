@@ -26,6 +26,7 @@ from backend.models.lora import Lora
 from backend.models.pool import Loaded, ModelError, Models
 from backend.positions import Plain, policy_of
 
+pytestmark = pytest.mark.usefixtures("two_threads")
 FUSED = ("llama", "mistral", "qwen2", "qwen3")
 
 

@@ -48,6 +48,10 @@ FAMILIES: dict[str, dict[str, Any]] = {
 }
 ENDS: dict[str, Any] = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 2}
 
+UNIT = Path(__file__).parent / "unit"
+# What loads the embedded model, serves a page or opens one.
+NO_UNIT = {"models", "held_lab", "browser"}
+
 needs_bitsandbytes = pytest.mark.skipif(
     importlib.util.find_spec("bitsandbytes") is None, reason="bitsandbytes has no build for this platform"
 )
@@ -86,7 +90,9 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skips what needs a GPU where there is none."""
+    """Keeps what is no unit test out of tests/unit, and skips what needs a GPU where there is none."""
+    if item.path.is_relative_to(UNIT) and (needed := NO_UNIT & {*item.fixturenames}):
+        pytest.fail(f"a unit test takes no {' or '.join(needed)}: move this test out of tests/unit")
     if item.get_closest_marker("gpu") and not torch.cuda.is_available():
         found = "none was found" if "LENGTH_LAB_TEST_GPU" in os.environ else "with one, set LENGTH_LAB_TEST_GPU=1"
         pytest.skip(f"needs a GPU: {found}")

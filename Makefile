@@ -6,14 +6,14 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
 MODEL := test -f "$${LENGTH_LAB_CACHE:-.cache}/embedded/digests.json" || $(PY) -m backend.models.embedded
 
-.PHONY: demo test test-ui test-attacks test-scale test-ray serve-ray bench bench-long bench-flat bench-gpu bench-llama train-smoke adapters shapes headlines report lock audit lint screenshot space-check container-check clean
+.PHONY: demo check test test-ui test-attacks test-scale test-ray serve-ray bench bench-long bench-flat bench-gpu bench-llama train-smoke adapters shapes headlines report lock audit lint screenshot space-check container-check clean
 
 demo: $(VENV)/.runs
 	@$(MODEL)
 	$(PY) -m app $(ARGS)
 
 # Two files of tests at a time, for the browser's mostly wait. All share the cores: waiting threads must give theirs up.
-test: export OMP_WAIT_POLICY ?= passive
+test check: export OMP_WAIT_POLICY ?= passive
 test: $(VENV)/.develops
 	@$(MODEL)
 	@.ci/chromium
@@ -77,6 +77,8 @@ audit: $(VENV)/.develops
 
 container-check: ; .ci/container $(ARGS)
 lint: $(VENV)/.develops ; $(PY) -m ruff check . && $(PY) -m mypy
+# What needs neither the model's weights, nor a browser, nor a server.
+check: lint ; $(PY) -m pytest -n 2 --dist loadfile tests/unit $(ARGS)
 
 clean: ; rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis test-results
 
@@ -89,9 +91,7 @@ $(PY):
 		|| { rm -rf $(VENV); echo "$(PYTHON) cannot make a virtual environment: install its venv module (Debian: python3.11-venv)"; exit 1; }
 
 # The stamps make a second call instant and free of the network; a changed requirements file renews them.
-$(VENV)/.runs: requirements.txt | $(PY)
-	$(PIP) install -r requirements.txt
-	@touch $@
+$(VENV)/.runs: requirements.txt | $(PY) ; $(PIP) install -r $< && touch $@
 
 $(VENV)/.develops: requirements-dev.txt requirements.txt | $(PY)
 	$(PIP) install -r requirements-dev.txt

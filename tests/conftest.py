@@ -48,11 +48,16 @@ FAMILIES: dict[str, dict[str, Any]] = {
 }
 ENDS: dict[str, Any] = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 2}
 
+UNIT = Path(__file__).parent / "unit"
+# What loads the embedded model, serves a page or opens one.
+NO_UNIT = {"models", "held_lab", "browser"}
+
 needs_bitsandbytes = pytest.mark.skipif(
     importlib.util.find_spec("bitsandbytes") is None, reason="bitsandbytes has no build for this platform"
 )
 
-torch.set_num_threads(2)
+# Files of tests share the cores. What threads may spoil is tested with two.
+torch.set_num_threads(1)
 hypothesis.settings.register_profile(
     "any speed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
@@ -85,10 +90,20 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skips what needs a GPU where there is none."""
+    """Keeps what is no unit test out of tests/unit, and skips what needs a GPU where there is none."""
+    if item.path.is_relative_to(UNIT) and (needed := NO_UNIT & {*item.fixturenames}):
+        pytest.fail(f"a unit test takes no {' or '.join(needed)}: move this test out of tests/unit")
     if item.get_closest_marker("gpu") and not torch.cuda.is_available():
         found = "none was found" if "LENGTH_LAB_TEST_GPU" in os.environ else "with one, set LENGTH_LAB_TEST_GPU=1"
         pytest.skip(f"needs a GPU: {found}")
+
+
+@pytest.fixture(scope="module")
+def two_threads():
+    """Products are computed by two threads."""
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")
@@ -149,10 +164,10 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]
 
 @pytest.fixture(scope="session")
 def held_lab():
-    """A lab whose runs wait where a test says, its model loaded."""
-    from held import Held
+    """A lab whose runs wait where a test says, its model loaded; of its two the other is missing."""
+    from held import MISSING, Held
 
-    lab = Held(["embedded"])
+    lab = Held(["embedded", MISSING])
     lab.capabilities()
     return lab
 

@@ -6,6 +6,7 @@ them as it would there.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import tempfile
@@ -16,19 +17,32 @@ from pathlib import Path
 from typing import Any
 
 SCHEDULED: list[dict[str, str]] = []
+# By token: the GPU that a run has.
+GRANTED: dict[str, int] = {}
+TOKENS = itertools.count(1)
+ONE_AT_A_TIME = threading.Lock()
+
+
+def granted() -> dict[str, Any]:
+    """The first GPU that no run has; the worker of an earlier run may still wait there."""
+    token, free = str(next(TOKENS)), set(range(len(GRANTED) + 1)) - {*GRANTED.values()}
+    GRANTED[token] = min(free)
+    return {"idle": True, "nvidiaIndex": GRANTED[token], "nvidiaUUID": "none", "allowToken": token}
 
 
 class Devices(BaseHTTPRequestHandler):
-    """Grants every request the one GPU there is."""
+    """Grants every request a GPU, and takes it back."""
 
     def do_POST(self) -> None:
         asked = urllib.parse.urlparse(self.path)
+        given = dict(urllib.parse.parse_qsl(asked.query))
         answer: dict[str, Any] = {}
-        if asked.path == "/schedule":
-            SCHEDULED.append(dict(urllib.parse.parse_qsl(asked.query)))
-            answer = {
-                "idle": True, "nvidiaIndex": len(SCHEDULED), "nvidiaUUID": "none", "allowToken": str(len(SCHEDULED)),
-            }  # fmt: skip
+        with ONE_AT_A_TIME:
+            if asked.path == "/schedule":
+                SCHEDULED.append(given)
+                answer = granted()
+            elif asked.path == "/release":
+                GRANTED.pop(given["allowToken"], None)
         body = json.dumps(answer).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")

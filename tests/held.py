@@ -12,6 +12,8 @@ from backend.models.pool import Models
 from backend.steps import Prefilling, Progress, Resumed
 
 LOOK = 0.05
+# A model that a page offers and that is not there.
+MISSING = "/no/such/folder"
 
 
 class Held(Lab):

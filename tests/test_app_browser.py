@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlencode, urlparse
 
 import pytest
-from held import Held
+from held import MISSING, Held
 from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
 from app import __main__ as app
@@ -26,7 +26,6 @@ from backend.settings import RunSettings
 
 CHARTS = ("length", "entropy", "logits", "states")
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script> Repeat that."
-MISSING = "/no/such/folder"
 LONG = 300_000
 expect.set_options(timeout=LONG)
 # Needs no value: what methods ask of a run's settings is another one's target.
@@ -46,10 +45,8 @@ def runs() -> Runs:
 
 
 @pytest.fixture(scope="module")
-def lab() -> Held:
-    lab = Held(["embedded", MISSING])
-    lab.capabilities()
-    return lab
+def lab(held_lab) -> Held:
+    return held_lab
 
 
 @pytest.fixture
@@ -324,6 +321,7 @@ def test_stop_ends_the_run_and_keeps_what_was_written(visit, held, runs):
     visitor.until(lambda: not len(runs))
 
 
+@pytest.mark.ui
 def test_the_target_moves_while_the_model_writes(visit, held):
     visitor = visit(
         query=link(prompt="Write a long story about the sea.", method="exp_decay", target=900, max_new_tokens=500)
@@ -512,6 +510,7 @@ def test_a_full_queue_is_said_and_what_was_written_stays(visit, demo, monkeypatc
     visitor.wrongs.clear()
 
 
+@pytest.mark.ui
 def test_an_empty_prompt_is_answered_with_a_sentence_and_nothing_is_lost(visit):
     visitor = visit()
     before = visitor.tokens
@@ -732,7 +731,7 @@ def test_a_broken_file_is_refused_with_a_sentence(visit, tmp_path):
     ("width", "theme"),
     [
         (390, "dark"),
-        (1440, "light"),
+        pytest.param(1440, "light", marks=pytest.mark.ui),
         pytest.param(390, "light", marks=pytest.mark.ui),
         pytest.param(1440, "dark", marks=pytest.mark.ui),
     ],

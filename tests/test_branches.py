@@ -36,8 +36,8 @@ WAYS = {
 
 
 @pytest.fixture(scope="module")
-def engine() -> Lab:
-    return Lab(Models(["embedded"]))
+def engine(models) -> Lab:
+    return Lab(models)
 
 
 def made(engine: Lab, settings: RunSettings = ASKED, control: Control | None = None, **more) -> Trace:

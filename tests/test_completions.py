@@ -30,7 +30,8 @@ def runs() -> Runs:
 
 @pytest.fixture(scope="module")
 def address(held_lab, runs):
-    demo = lab_page.build(held_lab, available, runs, 4, Shares(visitor_runs=2))
+    # Who leaves is waited for as a page is, which may come back.
+    demo = lab_page.build(held_lab, available, runs, 4, Shares(visitor_runs=2, lost_seconds=1))
     yield app.serve(demo)
     demo.close()
 

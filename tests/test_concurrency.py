@@ -19,6 +19,8 @@ from backend.positions import PositionPolicy, policy_of
 from backend.settings import RunSettings
 from backend.steps import Finish, Step
 
+pytestmark = pytest.mark.usefixtures("two_threads")
+
 
 def tokens(lab: Lab, asked: RunSettings, control: Control | None = None) -> list[int]:
     return [event.token for event in lab.stream(asked, control) if isinstance(event, Step)]

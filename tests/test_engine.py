@@ -113,7 +113,7 @@ def test_200_greedy_tokens_are_generates_own(lab: Lab, embedded_fp32: Loaded, ow
     assert runner(embedded_fp32).fused is not None
 
 
-def test_an_adapter_writes_what_peft_writes(tmp_path: Path, own_fp32: PreTrainedModel):
+def test_an_adapter_writes_what_peft_writes(tmp_path: Path, models: Models, own_fp32: PreTrainedModel):
     torch.manual_seed(3)
     model = untouched(torch.float32)
     parts = ["q_proj", "v_proj", "down_proj"]
@@ -123,7 +123,7 @@ def test_an_adapter_writes_what_peft_writes(tmp_path: Path, own_fp32: PreTrained
         if "lora_B" in name:
             weight.data.mul_(0.3)
     lora.save_pretrained(tmp_path)
-    loaded = Models().load("embedded", "fp32", adapter=tmp_path)
+    loaded = models.load("embedded", "fp32", adapter=tmp_path)
     prompt = ids_of(loaded)
     expected = continued(lora, prompt, 60, min_new_tokens=60)
     with torch.inference_mode():

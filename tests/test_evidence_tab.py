@@ -25,8 +25,8 @@ LONG = 300_000
 VIEWS = [
     pytest.param(view, id="-".join(map(str, view)), marks=marks)
     for view, marks in (
-        ((1440, "light"), ()),
         ((390, "dark"), ()),
+        ((1440, "light"), pytest.mark.ui),
         ((1440, "dark"), pytest.mark.ui),
         ((390, "light"), pytest.mark.ui),
     )

@@ -17,6 +17,8 @@ from backend.inference import prefill_attention as attention
 from backend.inference.kernels.lanes import PAIRED
 from backend.inference.kernels.tiles import TILED
 
+pytestmark = pytest.mark.usefixtures("two_threads")
+
 
 def normal(*shape: int, dtype: torch.dtype) -> list[torch.Tensor]:
     """Three tensors, the same each time."""
@@ -108,7 +110,7 @@ def test_code_for_another_processor_does_without_pairs_and_tiles():
 @pytest.mark.skipif(not TILED, reason="needs a processor that multiplies tiles (AMX: Xeon from 2023 on)")
 def test_a_processor_without_tiles_comes_to_the_same_by_lanes():
     without = codegen.get_host_cpu_features().replace("+amx-tile", "-amx-tile")
-    files = [__file__, str(Path(__file__).with_name("test_kernels.py"))]
+    files = [__file__, str(Path(__file__).parent / "unit" / "test_kernels.py")]
     asked = ["-k", "float64 or causal or beyond or far_apart", "-p", "no:cacheprovider", "-q", *files]
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", *asked], env=os.environ | {"NUMBA_CPU_FEATURES": without}, capture_output=True

@@ -16,6 +16,8 @@ from backend.inference.fused_llama import Fused, fits
 from backend.inference.kernels.decoder import GATE_UP
 from backend.inference.quantised_linear import Int4, Int8, Plain
 
+pytestmark = pytest.mark.usefixtures("two_threads")
+
 INPUTS, OUTPUTS = 64, 96
 
 

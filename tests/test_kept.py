@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import gradio as gr
@@ -174,7 +175,7 @@ def test_a_run_in_progress_goes_on_over_a_reload(visit, held, runs):  # noqa: F8
     expect(page.locator("#share")).to_have_text("Copied")
 
 
-def test_a_closed_page_ends_its_run_and_nobody_takes_up_anothers(visit, held, runs):  # noqa: F811
+def test_a_closed_page_ends_its_run_and_nobody_takes_up_anothers(visit, demo, held, runs, monkeypatch):  # noqa: F811
     held.upto(3)
     visitor = visit()
     visitor.generate()
@@ -183,6 +184,7 @@ def test_a_closed_page_ends_its_run_and_nobody_takes_up_anothers(visit, held, ru
     stranger.goto(visitor.page.url)
     stranger.wait_for_selector("#model-state [data-state=good]")
     expect(stranger.locator("#go")).to_be_enabled()
+    monkeypatch.setattr(demo._queue, "shares", replace(SHARES, closed_seconds=1))
     visitor.page.close()
     while len(runs):
         stranger.wait_for_timeout(50)
@@ -216,7 +218,7 @@ def shows(page: Page, texts: list[str], tokens: int) -> None:
         page.wait_for_selector(f'#text-{name} .ll-response[data-tokens="{tokens}"]')
 
 
-@pytest.mark.parametrize("tab", ["lab", "try", pytest.param("compare", marks=pytest.mark.ui)])
+@pytest.mark.parametrize("tab", ["try", *(pytest.param(tab, marks=pytest.mark.ui) for tab in ("lab", "compare"))])
 def test_a_run_goes_on_after_its_connection_was_cut(browser, demo, address, held, runs, tab):  # noqa: F811
     with cable(demo.server_port) as between:
         visitor = Visitor(browser, between.address, query=f"?tab={tab}")

@@ -1,5 +1,7 @@
 """Landing ends a sentence near the target, by an end that the model draws, and changes nothing before."""
 
+import copy
+
 import pytest
 import torch
 
@@ -117,9 +119,11 @@ def test_the_base_model_judges_as_transformers_do(lab, policy):
 
     [found] = runner.scheduler.stream(asked())
     assert len(found) == len(tails)
+    before = runner.beside(None).cache(policy)
+    read = [runner.beside(None).read(token, before) for token in torch.tensor([*prompt.tolist(), *answer]).split(1)]
     for tail, (end, nats) in zip(tails, found, strict=True):
-        cache, rows = runner.beside(None).cache(policy), []
-        for token in [*prompt.tolist(), *answer, *tail]:
+        cache, rows = copy.deepcopy(before), [*read]
+        for token in tail:
             rows.append(runner.beside(None).read(torch.tensor([token]), cache))
         if isinstance(policy, Plain):
             with torch.inference_mode():

@@ -26,6 +26,7 @@ from backend.models.lora import Lora
 from backend.models.pool import Loaded, ModelError, Models
 from backend.positions import Plain, policy_of
 
+pytestmark = pytest.mark.usefixtures("two_threads")
 FUSED = ("llama", "mistral", "qwen2", "qwen3")
 
 
@@ -145,7 +146,7 @@ def test_all_adapters_of_a_model_share_it(embedded, loads):
     assert shared.load("embedded", "bf16").lora is None
 
 
-@pytest.mark.parametrize("method", ["ldpe", "orpe"])
+@pytest.mark.parametrize("method", ["ldpe", pytest.param("orpe", marks=pytest.mark.scale)])
 def test_int4_keeps_what_an_adapter_has_learned(method, lab: Lab):
     for target in (20, 60):
         ends = []

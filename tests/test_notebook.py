@@ -61,6 +61,7 @@ def test_lengths_are_asked_for_steered_moved_and_branched():
     assert first != other and first[:15] == other[:15]
 
 
+@pytest.mark.scale
 def test_a_text_is_read_far():
     outputs = outputs_of("03_reading_far.ipynb")
     text = printed(outputs)

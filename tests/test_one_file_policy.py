@@ -78,8 +78,8 @@ def test_one_file_is_seen_everywhere(tmp_path: Path):
 
 def test_the_shared_tests_hold_it(tmp_path: Path):
     environment = tree(tmp_path, "positions", "even_places.py", POLICY)
-    tests = ["tests/test_positions.py::test_named_policies_have_the_papers_distances"]
-    tests += [f"tests/test_cache.py::{name}" for name in ("test_keys_are_never_rotated_twice",)]
+    tests = ["tests/unit/test_positions.py::test_named_policies_have_the_papers_distances"]
+    tests += [f"tests/unit/test_cache.py::{name}" for name in ("test_keys_are_never_rotated_twice",)]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "even_places", *tests],
         cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,

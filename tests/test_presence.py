@@ -22,8 +22,10 @@ MANY = {"prompt": "Write a very long story.", "max_new_tokens": 200, "repetition
 
 @pytest.fixture(scope="module")
 def everybody(held_lab: Held) -> Iterator[Served]:
-    with serving(held_lab, SHARES) as served:
-        yield served
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("app.admission.TIDYING", 0.1)
+        with serving(held_lab, SHARES) as served:
+            yield served
 
 
 @pytest.fixture

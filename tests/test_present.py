@@ -202,8 +202,9 @@ def test_a_lane_is_written_piece_by_piece_and_its_flag_moves(visit):  # noqa: F8
 
 @pytest.mark.parametrize(
     ("width", "height", "theme"),
-    [(1440, 900, "light"), (390, 844, "dark"), pytest.param(1920, 1080, "dark", marks=pytest.mark.ui),
-     pytest.param(390, 844, "light", marks=pytest.mark.ui)],
+    [(390, 844, "dark"), *(pytest.param(*more, marks=pytest.mark.ui) for more in (
+        (1440, 900, "light"), (1920, 1080, "dark"), (390, 844, "light"),
+    ))],
 )  # fmt: skip
 def test_letters_are_large_and_each_scene_fits_its_screen(visit, width, height, theme):  # noqa: F811
     page = opened(visit, viewport={"width": width, "height": height}, color_scheme=theme)

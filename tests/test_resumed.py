@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from backend import Finish, Lab, RunSettings, Step
+from backend import Finish, RunSettings, Step
 from backend.inference.control import Control
-from backend.models.pool import Models
 from backend.steps import Resumed, Written
 
 ASKED = RunSettings(prompt="Why is the sky blue?", max_new_tokens=10)
@@ -31,11 +30,6 @@ WAYS = {
     "decay": {"method": "exp_decay", "target": 9},
     "prompted": {"method": "prompted", "target": 9},
 }
-
-
-@pytest.fixture(scope="module")
-def lab() -> Lab:
-    return Lab(Models(["embedded"]))
 
 
 def written(steps: list[Step], count: int) -> Resumed:

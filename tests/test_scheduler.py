@@ -30,6 +30,7 @@ from backend.positions.naive_pic import NaivePic
 from backend.positions.ntk_pic import NtkPic
 from backend.settings import Watch
 
+pytestmark = pytest.mark.usefixtures("two_threads")
 POLICIES = [
     Plain(),
     LambdaWindow(window=6, sinks=2),

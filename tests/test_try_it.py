@@ -79,7 +79,9 @@ def test_the_runway_holds_all_that_was_written_and_the_target():
     assert empty["span"] == 90 and not empty["lanes"][0]["ends"]
 
 
-@pytest.mark.parametrize("size", [{"width": 1440, "height": 900}, {"width": 390, "height": 844}])
+@pytest.mark.parametrize(
+    "size", [{"width": 390, "height": 844}, pytest.param({"width": 1440, "height": 900}, marks=pytest.mark.ui)]
+)
 def test_the_page_opens_on_the_pair_without_a_click(visit, size):  # noqa: F811
     page = opened(visit, viewport=size).page
     asked, steered = presets.opening()

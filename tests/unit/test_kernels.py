@@ -26,6 +26,8 @@ from backend.positions.dynamic_pic import DynamicPic
 from backend.positions.plain import Plain as PlainPolicy
 from backend.positions.rope import Rope
 
+pytestmark = pytest.mark.usefixtures("two_threads")
+
 
 @compiled
 def _exponentials(x, out):

@@ -9,7 +9,7 @@ from backend import splits
 from backend.splits import fingerprint, prompts, split_of
 from backend.training.data import QUESTIONS
 
-DATA = Path(__file__).parents[2] / "shared" / "data"
+DATA = Path(__file__).parents[3] / "shared" / "data"
 data = pytest.mark.skipif(not DATA.is_dir(), reason="needs the data sets beside the checkout, in ../shared/data")
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from backend.evaluation.report import BEGIN, END, headlines
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
 
 

@@ -29,6 +29,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from app.presence import Present
+from app.runs import Runs
 from app.shares import Shares
 from app.visitors import visitor
 
@@ -52,6 +53,14 @@ class Asked(NamedTuple):
     address: str
 
 
+class Ending(NamedTuple):
+    """Of a session that nobody reads. due: when what it asked for ends unless somebody comes back. lost: whether its
+    connection was lost, so that what was written is kept; a page that was closed needs nothing."""
+
+    due: float
+    lost: bool
+
+
 class Mailboxes(dict[str, Any]):
     """Messages by session. Gradio's holds 2,000 sessions, of which those that pass push out those that wait, and fails
     where two readers of one session leave."""
@@ -61,9 +70,9 @@ class Mailboxes(dict[str, Any]):
 
 
 class Admission(Queue):
-    """Gradio's queue, with limits a visitor and an address. Runs begin when they are read, and end when they are not.
+    """Gradio's queue, with limits a visitor and an address. Runs begin when they are read; else they rest, then end.
 
-    ends: stops what a session computes. forgets: lets go of what else is kept of a session. tidies: called every
+    runs: of all sessions. forgets: lets go of what else is kept of a session. tidies: called every
     TIDYING seconds, with the owners of files that are there.
     """
 
@@ -72,7 +81,7 @@ class Admission(Queue):
         blocks: Any,
         shares: Shares,
         concurrency: int,
-        ends: Callable[[str], None],
+        runs: Runs,
         forgets: Callable[[str], None],
         tidies: Callable[[set[str]], None],
     ) -> None:
@@ -83,12 +92,12 @@ class Admission(Queue):
         self.pending_messages_per_session = Mailboxes()  # type: ignore[assignment]
         self.shares = shares
         self.present = Present()
-        self._ends, self._forgets, self._tidies = ends, forgets, tidies
+        self._runs, self._forgets, self._tidies = runs, forgets, tidies
         self._asked: WeakKeyDictionary[Event, Asked] = WeakKeyDictionary()
         self._seen: dict[str, float] = {}
         self._nameless: set[str] = set()
-        # When what a session asked for ends unless somebody comes back; sessions whose run another has taken up.
-        self._ending: dict[str, float] = {}
+        self._ending: dict[str, Ending] = {}
+        # Sessions whose run another has taken up.
         self._taken: set[str] = set()
         self._closing = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -210,21 +219,22 @@ class Admission(Queue):
 
     def left(self, session: str, whole: bool) -> None:
         """Takes note that nobody reads a session any more; what it asked for ends, where that was not read whole. A
-        page has time to come back, a program does not."""
+        page has time to come back, in which its runs rest; a program has not."""
         if not whole:
             page = any(event.fn.api_visibility == "private" for event in self._events(session))
-            self._end_in(session, self.shares.lost_seconds if page else 0)
+            self._end_in(session, self.shares.lost_seconds if page else 0, lost=page)
         if session in self._nameless:
             self._seen[session] = GONE
 
     def closed(self, session: str) -> None:
         """Takes note that a page was closed, or is loaded anew."""
         if self._events(session):
-            self._end_in(session, self.shares.closed_seconds)
+            self._end_in(session, self.shares.closed_seconds, lost=False)
 
     def came(self, session: str) -> None:
         """Takes note that a session is read."""
-        self._ending.pop(session, None)
+        if self._ending.pop(session, None):
+            self._runs.go_on(session)
 
     def taken_up(self, before: str | None, session: str | None) -> None:
         """Lets what a session asked for go on, since another has taken up its run."""
@@ -241,18 +251,23 @@ class Admission(Queue):
     def _events(self, session: str) -> list[Event]:
         return [each for each in self.event_ids_to_events.values() if each.session_hash == session]
 
-    def _end_in(self, session: str, seconds: float) -> None:
-        due = time.monotonic() + seconds
-        self._ending[session] = min(due, self._ending.get(session, due))
+    def _end_in(self, session: str, seconds: float, lost: bool) -> None:
+        ending = Ending(time.monotonic() + seconds, lost)
+        before = self._ending.get(session, ending)
+        self._ending[session] = Ending(min(ending.due, before.due), ending.lost and before.lost)
+        self._runs.pause(session)
         if not seconds:
             self._end(session)
 
     def _end(self, session: str) -> None:
-        del self._ending[session]
+        ending = self._ending.pop(session)
         if session not in self._taken:
             for event in self._events(session):
                 self._drop(event)
-            self._ends(session)
+            if ending.lost:
+                self._runs.lose(session)
+            else:
+                self._runs.stop(session)
         self.pending_messages_per_session.pop(session, None)
         self.pending_event_ids_session.pop(session, None)
 
@@ -281,7 +296,7 @@ class Admission(Queue):
     def _tidy(self) -> None:
         """Lets go of runs that nobody came to read, and of what is kept of sessions that are gone."""
         now = time.monotonic()
-        for session in [name for name, due in self._ending.items() if now >= due]:
+        for session in [name for name, ending in self._ending.items() if now >= ending.due]:
             self._end(session)
         for session in {
             *self.blocks.state_holder.session_data,

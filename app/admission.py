@@ -53,14 +53,6 @@ class Asked(NamedTuple):
     address: str
 
 
-class Ending(NamedTuple):
-    """Of a session that nobody reads. due: when what it asked for ends unless somebody comes back. lost: whether its
-    connection was lost, so that what was written is kept; a page that was closed needs nothing."""
-
-    due: float
-    lost: bool
-
-
 class Mailboxes(dict[str, Any]):
     """Messages by session. Gradio's holds 2,000 sessions, of which those that pass push out those that wait, and fails
     where two readers of one session leave."""
@@ -96,8 +88,10 @@ class Admission(Queue):
         self._asked: WeakKeyDictionary[Event, Asked] = WeakKeyDictionary()
         self._seen: dict[str, float] = {}
         self._nameless: set[str] = set()
-        self._ending: dict[str, Ending] = {}
-        # Sessions whose run another has taken up.
+        # When what a session asked for ends unless somebody comes back; of them, those whose page was closed, of which
+        # nothing is kept then; sessions whose run another has taken up.
+        self._ending: dict[str, float] = {}
+        self._closed: set[str] = set()
         self._taken: set[str] = set()
         self._closing = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -222,18 +216,20 @@ class Admission(Queue):
         page has time to come back, in which its runs rest; a program has not."""
         if not whole:
             page = any(event.fn.api_visibility == "private" for event in self._events(session))
-            self._end_in(session, self.shares.lost_seconds if page else 0, lost=page)
+            self._end_in(session, self.shares.lost_seconds if page else 0)
         if session in self._nameless:
             self._seen[session] = GONE
 
     def closed(self, session: str) -> None:
         """Takes note that a page was closed, or is loaded anew."""
         if self._events(session):
-            self._end_in(session, self.shares.closed_seconds, lost=False)
+            self._closed.add(session)
+            self._end_in(session, self.shares.closed_seconds)
 
     def came(self, session: str) -> None:
         """Takes note that a session is read."""
-        if self._ending.pop(session, None):
+        self._closed.discard(session)
+        if self._ending.pop(session, None) is not None:
             self._runs.go_on(session)
 
     def taken_up(self, before: str | None, session: str | None) -> None:
@@ -251,23 +247,23 @@ class Admission(Queue):
     def _events(self, session: str) -> list[Event]:
         return [each for each in self.event_ids_to_events.values() if each.session_hash == session]
 
-    def _end_in(self, session: str, seconds: float, lost: bool) -> None:
-        ending = Ending(time.monotonic() + seconds, lost)
-        before = self._ending.get(session, ending)
-        self._ending[session] = Ending(min(ending.due, before.due), ending.lost and before.lost)
+    def _end_in(self, session: str, seconds: float) -> None:
+        due = time.monotonic() + seconds
+        self._ending[session] = min(due, self._ending.get(session, due))
         self._runs.pause(session)
         if not seconds:
             self._end(session)
 
     def _end(self, session: str) -> None:
-        ending = self._ending.pop(session)
+        del self._ending[session]
         if session not in self._taken:
             for event in self._events(session):
                 self._drop(event)
-            if ending.lost:
-                self._runs.lose(session)
-            else:
+            if session in self._closed:
                 self._runs.stop(session)
+            else:
+                self._runs.lose(session)
+        self._closed.discard(session)
         self.pending_messages_per_session.pop(session, None)
         self.pending_event_ids_session.pop(session, None)
 
@@ -296,7 +292,7 @@ class Admission(Queue):
     def _tidy(self) -> None:
         """Lets go of runs that nobody came to read, and of what is kept of sessions that are gone."""
         now = time.monotonic()
-        for session in [name for name, ending in self._ending.items() if now >= ending.due]:
+        for session in [name for name, due in self._ending.items() if now >= due]:
             self._end(session)
         for session in {
             *self.blocks.state_holder.session_data,
@@ -329,6 +325,7 @@ class Admission(Queue):
         self._seen.pop(session, None)
         self._nameless.discard(session)
         self._ending.pop(session, None)
+        self._closed.discard(session)
         self._taken.discard(session)
         for kept in (
             self.pending_messages_per_session,

@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
 MODEL := test -f "$${LENGTH_LAB_CACHE:-.cache}/embedded/digests.json" || $(PY) -m backend.models.embedded
 
-.PHONY: demo check test test-ui test-attacks test-scale test-ray serve-ray bench bench-long bench-flat bench-gpu bench-llama train-smoke adapters shapes headlines report lock audit lint screenshot space-check container-check clean
+.PHONY: demo check test test-ui test-attacks test-scale test-ray serve-ray bench bench-long bench-flat bench-gpu bench-llama train-smoke adapters shapes headlines report lock audit lint screenshot soak space-check container-check clean
 
 demo: $(VENV)/.runs
 	@$(MODEL)
@@ -27,8 +27,8 @@ serve-ray test-ray: $(VENV)/.ray
 test-ray: override ARGS += -n 0
 serve-ray: ; $(MAKE) demo ARGS="--ray $(ARGS)"
 
-# These need a browser. space-check does what a CPU Space would.
-bench screenshot space-check: $(VENV)/.develops
+# These need a browser, but for soak. space-check does what a CPU Space would.
+bench screenshot soak space-check: $(VENV)/.develops
 	@$(MODEL)
 	@.ci/chromium
 	$(PY) -m app.$(subst -,_,$@) $(ARGS)

@@ -29,6 +29,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from app.presence import Present
+from app.runs import Runs
 from app.shares import Shares
 from app.visitors import visitor
 
@@ -61,9 +62,9 @@ class Mailboxes(dict[str, Any]):
 
 
 class Admission(Queue):
-    """Gradio's queue, with limits a visitor and an address. Runs begin when they are read, and end when they are not.
+    """Gradio's queue, with limits a visitor and an address. Runs begin when they are read; else they rest, then end.
 
-    ends: stops what a session computes. forgets: lets go of what else is kept of a session. tidies: called every
+    runs: of all sessions. forgets: lets go of what else is kept of a session. tidies: called every
     TIDYING seconds, with the owners of files that are there.
     """
 
@@ -72,7 +73,7 @@ class Admission(Queue):
         blocks: Any,
         shares: Shares,
         concurrency: int,
-        ends: Callable[[str], None],
+        runs: Runs,
         forgets: Callable[[str], None],
         tidies: Callable[[set[str]], None],
     ) -> None:
@@ -83,12 +84,14 @@ class Admission(Queue):
         self.pending_messages_per_session = Mailboxes()  # type: ignore[assignment]
         self.shares = shares
         self.present = Present()
-        self._ends, self._forgets, self._tidies = ends, forgets, tidies
+        self._runs, self._forgets, self._tidies = runs, forgets, tidies
         self._asked: WeakKeyDictionary[Event, Asked] = WeakKeyDictionary()
         self._seen: dict[str, float] = {}
         self._nameless: set[str] = set()
-        # When what a session asked for ends unless somebody comes back; sessions whose run another has taken up.
+        # When what a session asked for ends unless somebody comes back; of them, those whose page was closed, of which
+        # nothing is kept then; sessions whose run another has taken up.
         self._ending: dict[str, float] = {}
+        self._closed: set[str] = set()
         self._taken: set[str] = set()
         self._closing = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -210,7 +213,7 @@ class Admission(Queue):
 
     def left(self, session: str, whole: bool) -> None:
         """Takes note that nobody reads a session any more; what it asked for ends, where that was not read whole. A
-        page has time to come back, a program does not."""
+        page has time to come back, in which its runs rest; a program has not."""
         if not whole:
             page = any(event.fn.api_visibility == "private" for event in self._events(session))
             self._end_in(session, self.shares.lost_seconds if page else 0)
@@ -220,11 +223,14 @@ class Admission(Queue):
     def closed(self, session: str) -> None:
         """Takes note that a page was closed, or is loaded anew."""
         if self._events(session):
+            self._closed.add(session)
             self._end_in(session, self.shares.closed_seconds)
 
     def came(self, session: str) -> None:
         """Takes note that a session is read."""
-        self._ending.pop(session, None)
+        self._closed.discard(session)
+        if self._ending.pop(session, None) is not None:
+            self._runs.go_on(session)
 
     def taken_up(self, before: str | None, session: str | None) -> None:
         """Lets what a session asked for go on, since another has taken up its run."""
@@ -244,6 +250,7 @@ class Admission(Queue):
     def _end_in(self, session: str, seconds: float) -> None:
         due = time.monotonic() + seconds
         self._ending[session] = min(due, self._ending.get(session, due))
+        self._runs.pause(session)
         if not seconds:
             self._end(session)
 
@@ -252,7 +259,11 @@ class Admission(Queue):
         if session not in self._taken:
             for event in self._events(session):
                 self._drop(event)
-            self._ends(session)
+            if session in self._closed:
+                self._runs.stop(session)
+            else:
+                self._runs.lose(session)
+        self._closed.discard(session)
         self.pending_messages_per_session.pop(session, None)
         self.pending_event_ids_session.pop(session, None)
 
@@ -314,6 +325,7 @@ class Admission(Queue):
         self._seen.pop(session, None)
         self._nameless.discard(session)
         self._ending.pop(session, None)
+        self._closed.discard(session)
         self._taken.discard(session)
         for kept in (
             self.pending_messages_per_session,

@@ -17,6 +17,7 @@ from app.api import described, endpoint
 from app.buttons import QUIET
 from app.classroom import joining, screen
 from app.classroom.room import Room
+from app.orphans import Orphans
 from app.presence import Presence
 from app.present import playable
 from app.results import route
@@ -67,16 +68,23 @@ class Page(gr.Blocks):
     # Whatever only waits is no thread, but a run: these serve beside the runs.
     threads = 40
     store: Store
+    orphans: Orphans
     # Where students reach it, once it is served.
     reached = ""
     _queue: Admission
     _sessions: Sessions
 
-    def admits(self, runs: Runs, store: Store, shares: Shares, concurrency: int) -> None:
+    def admits(self, runs: Runs, store: Store, orphans: Orphans, shares: Shares, concurrency: int) -> None:
         """Puts a queue with limits in the place of Gradio's."""
-        self.store, self._sessions = store, Sessions()
+        self.store, self.orphans, self._sessions = store, orphans, Sessions()
+        runs.orphaned = orphans.keep
+
+        def tidies(owners: set[str]) -> None:
+            store.tidy(owners)
+            orphans.tidy()
+
         self.queue(api_open=False)
-        self._queue = Admission(self, shares, concurrency, runs.stop, self._sessions.forget, store.tidy)
+        self._queue = Admission(self, shares, concurrency, runs, self._sessions.forget, tidies)
         self.middleware = [
             Middleware(Cookies),
             Middleware(Presence, watched=self._queue),
@@ -126,7 +134,7 @@ def build(
     hears of the runs.
     """
     shares, backend = shares or Shares(), backend or LocalBackend(lab)
-    store = Store(shares)
+    store, orphans = Store(shares), Orphans(shares.trace_seconds)
     with Page(title=TITLE, analytics_enabled=False, fill_width=True, delete_cache=COPIES) as demo:
         gr.HTML(
             html_template=HEADER, js_on_load=THEME_SWITCH, head=live.HEAD, apply_default_css=False, elem_classes=["ll"]
@@ -156,11 +164,11 @@ def build(
         written = completions.endpoint(backend, runs, demo.unread)
         gr.api(written, api_name=completions.EVENT, api_visibility="private", concurrency_id="model")
         _keeping(demo, parts, {generate.PLACE: parts.form.parts} | forms)
-        _taking_up(demo, runs, {
+        _taking_up(demo, runs, orphans, {
             try_it.PLACE: tried.place, generate.PLACE: generate.place(parts), compare.PLACE: compares,
             long_context.PLACE: reads,
         })  # fmt: skip
-    demo.admits(runs, store, shares, concurrency)
+    demo.admits(runs, store, orphans, shares, concurrency)
     demo.routes = [
         *live.routes(), *presence.routes(demo.admission), runs.streams.route, route(), embed.route(), languages.route(),
         Route(DEEP_LINK, _no_link),
@@ -197,7 +205,7 @@ def _keeping(demo: Page, parts: generate.Parts, forms: kept.Forms) -> None:
     kept.opens(again.click, "keptRun()", lambda text: generate.shown_again(text)[:2], [parts.trace, parts.past])
 
 
-def _taking_up(demo: Page, runs: Runs, places: Mapping[str, Place]) -> None:
+def _taking_up(demo: Page, runs: Runs, orphans: Orphans, places: Mapping[str, Place]) -> None:
     """Lets a page that is loaded anew, or was cut off, go on with the run that it followed."""
     again = gr.Button(visible="hidden", elem_id="take-up")
 
@@ -205,7 +213,7 @@ def _taking_up(demo: Page, runs: Runs, places: Mapping[str, Place]) -> None:
         return gr.on([demo.load, again.click], *given, **more)
 
     shown = [part for place in places.values() for part in (place.stream, *place.buttons.all)]
-    take_up = taking_up(runs, places, lambda before, now: demo.admission.taken_up(before, now))
+    take_up = taking_up(runs, orphans, places, lambda before, now: demo.admission.taken_up(before, now))
     kept.opens(comes_back, "underWay()", take_up, [*shown, *places[generate.PLACE].left])
 
 

@@ -112,14 +112,14 @@ def readings(lab: Any, todo: Task, ways: Sequence[Plan], control: Control) -> It
         trained = lab.capabilities(settings.model, settings.precision).training_length
         series = RunSeries(settings, plan.name, training_length=trained, to_read=len(todo.tokens))
         stand = begin(lab, settings, len(todo.tokens) + todo.written)
-        for chunks in batches(_read(lab, todo.tokens, plan, control, stand), PERIOD):
+        for chunks in batches(control.paced(_read(lab, todo.tokens, plan, control, stand)), PERIOD):
             for chunk in chunks:
                 series.add(chunk)
             yield [*done, series]
         if control.stopped:
             return
         if todo.written:
-            for pieces in batches(_written(lab, todo, plan, control, stand)):
+            for pieces in batches(control.paced(_written(lab, todo, plan, control, stand))):
                 series.written = pieces[-1]
                 yield [*done, series]
         done.append(series)

@@ -34,6 +34,12 @@ class Replay:
         """Ends the replay at the next look."""
         self._stopped = True
 
+    def pause(self) -> None:
+        """A recorded run goes on, for it computes nothing."""
+
+    def go_on(self) -> None:
+        """It never rests."""
+
     def retarget(self, goal: int) -> None:
         """A recorded run keeps its target."""
 

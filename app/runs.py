@@ -32,6 +32,8 @@ class Stoppable(Protocol):
     @property
     def stopped(self) -> bool: ...
     def stop(self) -> None: ...
+    def pause(self) -> None: ...
+    def go_on(self) -> None: ...
     def retarget(self, goal: int) -> None: ...
     def watch(self, layer: int, head: int) -> None: ...
 
@@ -108,7 +110,8 @@ def _drain(arrived: SimpleQueue[Any]) -> list[Any]:
 @dataclass(eq=False)
 class Run:
     """A session's run: what steers and shows it, where on the page it was begun, whether it goes on beside others of
-    the session, whether its last frame was sent, its views, its last frame as it is sent."""
+    the session, whether its last frame was sent, its views, its last frame as it is sent, whether its page was lost and
+    did not come back in time."""
 
     session: str | None
     control: Stoppable
@@ -118,6 +121,7 @@ class Run:
     delivered: threading.Event = field(default_factory=threading.Event)
     views: Sequence[Any] = ()
     last: str = ""
+    lost: bool = False
 
     @property
     def view(self) -> Any:
@@ -138,11 +142,13 @@ class Run:
 
 class Runs:
     """Who is running what. A session is Gradio's hash of an open page, or a program's; nobody can reach the run of
-    another, and a run without a session is nobody's. ended: hears the session and the views of each that ends."""
+    another, and a run without a session is nobody's. ended: hears the session and the views of each that ends;
+    orphaned: hears of each that ended because its page was lost."""
 
     def __init__(self, ended: Callable[[str | None, Sequence[Any]], None] = lambda session, views: None) -> None:
         self.streams = Streams()
         self._ended = ended
+        self.orphaned: Callable[[Run], None] = lambda run: None
         self._runs: list[Run] = []
         self._lock = threading.Lock()
 
@@ -162,6 +168,22 @@ class Runs:
     def stop(self, session: str | None) -> None:
         """Stops the session's runs, if any, within a token."""
         for run in self._all(session):
+            run.control.stop()
+
+    def pause(self, session: str | None) -> None:
+        """Lets the session's runs rest, whose page was lost."""
+        for run in self._all(session):
+            run.control.pause()
+
+    def go_on(self, session: str | None) -> None:
+        """Lets the session's runs go on, whose page came back."""
+        for run in self._all(session):
+            run.control.go_on()
+
+    def lose(self, session: str | None) -> None:
+        """Stops the session's runs, whose page did not come back."""
+        for run in self._all(session):
+            run.lost = True
             run.control.stop()
 
     def close(self) -> None:
@@ -196,3 +218,5 @@ class Runs:
                     self._runs.remove(run)
                 run.delivered.set()
                 self._ended(run.session, run.views)
+                if run.lost:
+                    self.orphaned(run)

@@ -1,6 +1,7 @@
-"""A run that goes on while its page is loaded anew or its connection is lost: the page that comes back takes it up.
+"""A run that rests while its page is loaded anew or its connection is lost: the page that comes back takes it up.
 
-It is found by the name of its stream, which cannot be guessed and which the browser's tab remembers.
+It is found by the name of its stream, which cannot be guessed and which the browser's tab remembers. Of a run that was
+given up meanwhile the page gets what had been written.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 import gradio as gr
 
 from app.buttons import Buttons
+from app.orphans import Orphans
 from app.runs import LOOK, Runs
 
 
@@ -26,9 +28,15 @@ class Place:
     left: Sequence[Any] = ()
     leaves: Callable[[Any], Sequence[Any]] = lambda view: ()
 
+    def ended(self, last: str, view: Any) -> dict[Any, Any]:
+        """The updates that show how a run ended. last: its last frame, "" for none. view: None for none."""
+        shown = {self.stream: last} if last else {}
+        left = dict(zip(self.left, self.leaves(view), strict=True)) if view else {}
+        return shown | self.buttons.updates(False) | left
+
 
 def taking_up(
-    runs: Runs, places: Mapping[str, Place], moved: Callable[[str | None, str | None], None]
+    runs: Runs, orphans: Orphans, places: Mapping[str, Place], moved: Callable[[str | None, str | None], None]
 ) -> Callable[..., AsyncIterator[dict[Any, Any]]]:
     """The event of a page that comes back: follows the run of that name to its end. moved: hears of the session that
     had the run, and of the one that has it now."""
@@ -37,15 +45,15 @@ def taking_up(
         run = runs.named(name)
         place = places.get(run.place) if run else None
         if run is None or place is None:
-            yield gr.skip()
+            orphan = orphans.take(name)
+            yield places[orphan.place].ended(orphan.last, orphan.view) if orphan else gr.skip()
             return
         moved(run.session, request.session_hash)
         run.session = request.session_hash
+        run.control.go_on()
         yield {place.stream: run.stream.invitation} | place.buttons.updates(True)
         while not run.delivered.is_set():
             await asyncio.sleep(LOOK)
-        shown = {place.stream: run.last} if run.last else {}
-        left = dict(zip(place.left, place.leaves(run.view), strict=True)) if run.view else {}
-        yield shown | place.buttons.updates(False) | left
+        yield place.ended(run.last, run.view)
 
     return take_up

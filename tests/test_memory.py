@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import os
+import random
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +18,9 @@ from reading import IDS, run
 
 from backend import Finish, Lab, RunSettings
 from backend.inference import chunks
+from backend.inference.kv_cache import FramedCache, Shape
 from backend.inference.memory import Memory
+from backend.inference.pages import zeros
 from backend.inference.scheduler import PASSING, Scheduler
 from backend.positions import LambdaWindow, Plain
 from backend.positions.dynamic_pic import DynamicPic
@@ -123,3 +129,39 @@ def test_chunks_are_all_of_a_prompt_and_become_no_dearer(first: int, count: int,
             keys = seen if window is None else min(seen, window)
             assert size <= chunks.CHUNK and (size <= chunks.LEAST or size * keys <= chunks.CHUNK * chunks.SEEN)
             seen += size
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="tells what lies in memory")
+def test_a_cache_lies_in_memory_as_far_as_it_is_written_and_leaves_nothing_behind():
+    shape = Shape(30, 3, 64, torch.bfloat16, torch.device("cpu"))
+
+    def held() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    gc.collect()
+    before = held()
+    cache = FramedCache(shape, Plain(), None, 8192)
+    assert cache.bytes == 180 * 2**20 and held() - before < 20 * 2**20
+    for buffer in cache.buffers:
+        buffer[:, :, :1024] = 1
+    assert 20 * 2**20 < held() - before < 60 * 2**20
+    del cache, buffer
+    # Rows of many lengths come and go, as a class has them; the C library would keep a good part of them.
+    draws = random.Random(1)
+    rows: list[FramedCache] = []
+    for _ in range(60):
+        if len(rows) > 8:
+            rows.pop(draws.randrange(len(rows)))
+        rows.append(FramedCache(shape, Plain(), None, draws.choice((64, 200, 400, 1024))))
+        for buffer in rows[-1].buffers:
+            buffer += 1
+    del rows, buffer
+    assert held() - before < 20 * 2**20
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_pages_are_zeros_of_their_own(dtype):
+    one, other = (zeros((2, 3, 4), dtype, torch.device("cpu")) for _ in range(2))
+    assert torch.equal(one, torch.zeros(2, 3, 4, dtype=dtype))
+    one += 1
+    assert not other.any() and zeros((2, 0, 4), dtype, torch.device("cpu")).shape == (2, 0, 4)

@@ -32,8 +32,9 @@ class Served:
         self.address = app.serve(self.page).rstrip("/")
 
     def close(self) -> None:
-        """Ends the server."""
+        """Ends the server, and what rests for a page that does not come back."""
         self.lab.free()
+        self.runs.close()
         self.page.close()
 
 

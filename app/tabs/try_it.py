@@ -57,6 +57,16 @@ class Lanes:
         self.asked.stop()
         self.steered.stop()
 
+    def pause(self) -> None:
+        """Lets both rest."""
+        self.asked.pause()
+        self.steered.pause()
+
+    def go_on(self) -> None:
+        """Lets both go on."""
+        self.asked.go_on()
+        self.steered.go_on()
+
     def retarget(self, goal: int) -> None:
         """Another target for the steered lane."""
         self.steered.retarget(goal)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from backend.inference.chunk_plan import Chunk, Planner, Slots, whole
+from backend.inference.pages import zeros
 from backend.models.lora import Lora
 from backend.positions import PositionPolicy
 from backend.positions.rope import Rope
@@ -80,9 +81,11 @@ class FramedCache:
 
     def _empty(self, slots: int) -> Tensor:
         s = self.shape
-        return torch.zeros(s.layers, s.heads, slots, s.width, dtype=s.dtype, device=s.device)
+        return zeros((s.layers, s.heads, slots, s.width), s.dtype, s.device)
 
     def _grown(self, old: Tensor, slots: int) -> Tensor:
+        if old.shape[2] == slots:
+            return old
         new = self._empty(slots)
         new[:, :, : old.shape[2]] = old
         return new

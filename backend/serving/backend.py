@@ -42,7 +42,8 @@ class EngineBackend(Protocol):
         progress: bool = False,
         resumed: Resumed | None = None,
     ) -> Iterator[Progress | Step | Finish]:
-        """As `Lab.stream`. Closing the iterator ends the run."""
+        """As `Lab.stream`. Closing the iterator ends the run. While the control is paused nothing is computed, but on a
+        GPU that is lent by the second."""
         ...
 
     def capabilities(self, model: str = "embedded", precision: str = "bf16") -> Capabilities:

@@ -27,10 +27,11 @@ class LocalBackend:
         progress: bool = False,
         resumed: Resumed | None = None,
     ) -> Iterator[Progress | Step | Finish]:
-        """As `Lab.stream`."""
+        """As `Lab.stream`, but that a run can be paused."""
         # A lab that looks into its runs need not know of those that go on.
         more: dict[str, Any] = {} if resumed is None else {"resumed": resumed}
-        return self.watched.over(self.lab.stream(settings, control, progress=True, **more), progress)
+        control = control or Control()
+        return control.paced(self.watched.over(self.lab.stream(settings, control, progress=True, **more), progress))
 
     def capabilities(self, model: str = "embedded", precision: str = "bf16") -> Capabilities:
         """As `Lab.capabilities`."""

@@ -15,9 +15,10 @@ from app import charts, controls, live, model, plans, toasts
 from app.buttons import QUIET, Buttons
 from app.frames import Frame
 from app.lessons import lessons
-from app.plans import NOTHING, NUMBER, POLICIES, WRITE, Task
+from app.plans import NOTHING, NUMBER, POLICIES, WRITE, Plan, Task
 from app.runs import Runs
 from app.series import RunSeries
+from app.sight import sight
 from app.stage import Stage
 from app.taking_up import Place
 from app.view import failed, sentence
@@ -40,6 +41,9 @@ CHAPTER, BUILT_IN, OWN = (
     "My own text",
 )
 NOVEL = Path(__file__).parents[2] / "assets" / "texts" / "dombey_and_son.txt"
+SIGHT = "Marked: what the next token still sees. Grey: what this way to read has lost."
+# The scene that plays texts of 8,192 to 32,768 tokens, as they were measured.
+FARTHER = "it_breaks_and_is_repaired"
 FIGURES = (
     ("policy", "Policy"),
     ("read", "Tokens read"),
@@ -75,6 +79,7 @@ def build(lab: Any, runs: Runs, opens: Callable[..., Any]) -> tuple[dict[str, An
     live.figures("long", FIGURES)
     queue = gr.HTML("", apply_default_css=False, elem_classes=["ll", "ll-queue"])
     live.answers("l-answers", "What the model goes on with", HINT)
+    live.sight("l-sight", "What it still sees of the text", SIGHT)
     with gr.Row(elem_classes=["ll-grid", "ll-large"]):
         live.charts(PLACE, NOTHING_READ)
     stream = live.stream(Frame(charts.parts(PLACE, NOTHING_READ)))
@@ -107,6 +112,8 @@ def _examples(stage: Stage) -> list[gr.Button]:
             filled = button.click(partial(stage.values, lesson.run.settings), None, [*stage.boxes.values()], **QUIET)
             filled.success(None, None, None, js=f"() => LengthLab.presses('{stage.go}')", **QUIET)
             made.append(button)
+    recorded = f'<button type="button" class="ll-recorded" data-plays="{FARTHER}">8k to 32k tokens (recorded)</button>'
+    gr.HTML(recorded, apply_default_css=False, elem_classes=["ll"])
     return made
 
 
@@ -185,11 +192,12 @@ def _read(
             todo = plans.task(lab, _checked(_chosen(source, own)), first, length, then, depth / 100)
             readings: list[RunSeries] = []
             since = time.monotonic()
+            tokenizer = lab.models.load(first.model, first.precision).tokenizer
             for readings in plans.readings(lab, todo, ways, control):
                 seconds = plans.left(ways, readings, since)
-                drawn = _drawn(readings) | _answers(todo, readings)
+                drawn = _drawn(readings) | _answers(todo, readings) | _seen(tokenizer, todo, ways, readings)
                 run.stream.show(_frame(_figures(readings[-1], seconds, control.stopped), drawn))
-            drawn = _drawn(readings) | _answers(todo, readings)
+            drawn = _drawn(readings) | _answers(todo, readings) | _seen(tokenizer, todo, ways, readings)
             yield run.ends(_frame(_ended(readings, length, control.stopped), drawn))
     except Exception as error:
         yield failed("long", error, "The text could not be read")
@@ -268,6 +276,13 @@ def _answers(todo: Task, readings: Sequence[RunSeries]) -> dict[str, str]:
             verdict = ("Recalled" if todo.number in reading.written else "Not recalled") if todo.number else ""
             rows.append([reading.name, reading.written, verdict])
     return {"l-answers": orjson.dumps(rows).decode()}
+
+
+def _seen(tokenizer: Any, todo: Task, ways: Sequence[Plan], readings: Sequence[RunSeries]) -> dict[str, str]:
+    """What each way has lost of the text so far; nothing while all see all of it."""
+    begun = [(plan, reading.read) for plan, reading in zip(ways, readings, strict=False) if reading.read]
+    found = [sight(tokenizer, todo.tokens[:read], plan) for plan, read in begun]
+    return {"l-sight": orjson.dumps(found if any(each.lost for each in found) else []).decode()}
 
 
 def _frame(figures: dict[str, Any], drawn: dict[str, str] | None = None) -> Frame:

@@ -204,7 +204,9 @@ def _read(
 
 
 def _chosen(source: str, own: str) -> str:
-    return {CHAPTER: chapter, BUILT_IN: built_in, OWN: lambda: own}[source]()
+    if source == OWN:
+        return own
+    return built_in() if source == BUILT_IN else chapter()
 
 
 @cache

@@ -35,16 +35,16 @@ PAGE = STATIC / "page"
 STYLES = tuple(STATIC / f"{name}.css" for name in ("style", "scenes", "forced_colors"))
 # In this order: a part may use at once what those before it define.
 PARTS = (
-    "loading", "palette", "stream", "drawing", "chart", "response", "clipboard", "figures", "choice", "waiting",
-    "conversation", "runway", "lesson", "scene", "embed", "present", "measurements", "base", "theme", "address", "tabs",
-    "kept", "dictionary", "language",
+    "loading", "palette", "stream", "drawing", "chart", "response", "clipboard", "figures", "sight", "choice",
+    "waiting", "conversation", "runway", "lesson", "scene", "embed", "present", "measurements", "base", "theme",
+    "address", "tabs", "kept", "dictionary", "language",
 )
 # What the components and the page's events call.
 NAMES = (
-    "chart", "stream", "deliver", "response", "figures", "answers", "choice", "inRange", "waits", "gone", "refused",
-    "setTheme", "keptTheme", "share", "veil", "tabs", "keep", "keeps", "keptForms", "keepRun", "keptRun", "underWay",
-    "saveTexts", "runway", "lesson", "runLesson", "asksFor",
-    "present", "embed", "measurements", "presses", "conversation", "speaks",
+    "chart", "stream", "deliver", "response", "figures", "answers", "sight", "choice", "inRange", "waits", "gone",
+    "refused", "setTheme", "keptTheme", "share", "veil", "tabs", "keep", "keeps", "keptForms", "keepRun", "keptRun",
+    "underWay", "saveTexts", "runway", "lesson", "runLesson", "asksFor", "present", "embed",
+    "measurements", "presses", "conversation", "speaks",
 )
 # The least target that the flag of a runway can be moved to.
 LEAST = 5
@@ -134,6 +134,14 @@ def answers(name: str, title: str, hint: str) -> gr.HTML:
 <section class="ll-answers" data-name="{escape(name)}" aria-label="{escape(title)}">
 <h2>{escape(title)}</h2><p class="ll-hint">{escape(hint)}</p><dl></dl></section>"""
     return _html(template, "LengthLab.answers(element, props, watch)", None, f"answers-{name}")
+
+
+def sight(name: str, title: str, hint: str) -> gr.HTML:
+    """A text as several ways of reading leave it, out of sight before one is read. Frames carry `app.sight.Sight`s."""
+    template = f"""
+<section class="ll-answers ll-sight" data-name="{escape(name)}" aria-label="{escape(title)}" hidden>
+<h2>{escape(title)}</h2><p class="ll-hint">{escape(hint)}</p><dl></dl></section>"""
+    return _html(template, "LengthLab.sight(element, props, watch)", None, f"sight-{name}")
 
 
 def runway(name: str, title: str, target: int) -> gr.HTML:

@@ -3,15 +3,18 @@
 import json
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
 from app import plans
+from app.lessons import lessons
 from app.series import RunSeries
-from app.tabs.long_context import built_in
+from app.tabs.long_context import built_in, chapter
 from backend.engine import Lab
 from backend.evaluation.reader import Reader
 from backend.inference.control import Control
+from backend.positions import policy_of
 from backend.record.results import RESULTS
 from backend.settings import RunSettings
 
@@ -71,6 +74,21 @@ def test_a_stop_while_writing_keeps_what_was_written(models):
             control.stop()
     (plain,) = readings
     assert plain.name == "Plain" and 0 < len(plain.written) < 5000
+
+
+@pytest.mark.scale
+def test_a_stretched_text_breaks_where_its_lesson_says(models):
+    """Not while the farthest token still seems as near as in training, and by more than a nat in the end."""
+    asked = lessons()["beyond_training"].run.settings
+    ways = plans.plans(1024, 10, asked["ratio"], asked["policies"], ON)
+    lab = Lab(models)
+    todo = plans.task(lab, chapter(), ways[0].settings, asked["length"], plans.NOTHING, 0)
+    *_, (plain, stretched) = plans.readings(lab, todo, ways, Control())
+    apart = np.concatenate(stretched.nll) - np.concatenate(plain.nll)
+    far = policy_of(ways[1].settings).distance(np.arange(asked["length"]), np.array([0]))[:, 0]
+    inside = int((far <= 8192).sum())
+    assert 1000 < inside < 1400
+    assert abs(apart[:inside].mean()) < 0.1 and apart[-256:].mean() > 1
 
 
 def test_estimates_are_what_was_measured(monkeypatch):

@@ -15,9 +15,10 @@ from app import charts, controls, live, model, plans, toasts
 from app.buttons import QUIET, Buttons
 from app.frames import Frame
 from app.lessons import lessons
-from app.plans import NOTHING, NUMBER, POLICIES, WRITE, Task
+from app.plans import NOTHING, NUMBER, POLICIES, WRITE, Plan, Task
 from app.runs import Runs
 from app.series import RunSeries
+from app.sight import sight
 from app.stage import Stage
 from app.taking_up import Place
 from app.view import failed, sentence
@@ -34,7 +35,15 @@ HINT = (
 )
 MAX_BYTES = 2_000_000
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)
-BUILT_IN, OWN = "Python's reference topics (built in)", "My own text"
+CHAPTER, BUILT_IN, OWN = (
+    "Dombey and Son, chapter XIV (built in)",
+    "Python's reference topics (built in)",
+    "My own text",
+)
+NOVEL = Path(__file__).parents[2] / "assets" / "texts" / "dombey_and_son.txt"
+SIGHT = "Marked: what the next token still sees. Grey: what this way to read has lost."
+# The scene that plays texts of 8,192 to 32,768 tokens, as they were measured.
+FARTHER = "it_breaks_and_is_repaired"
 FIGURES = (
     ("policy", "Policy"),
     ("read", "Tokens read"),
@@ -70,6 +79,7 @@ def build(lab: Any, runs: Runs, opens: Callable[..., Any]) -> tuple[dict[str, An
     live.figures("long", FIGURES)
     queue = gr.HTML("", apply_default_css=False, elem_classes=["ll", "ll-queue"])
     live.answers("l-answers", "What the model goes on with", HINT)
+    live.sight("l-sight", "What it still sees of the text", SIGHT)
     with gr.Row(elem_classes=["ll-grid", "ll-large"]):
         live.charts(PLACE, NOTHING_READ)
     stream = live.stream(Frame(charts.parts(PLACE, NOTHING_READ)))
@@ -102,13 +112,15 @@ def _examples(stage: Stage) -> list[gr.Button]:
             filled = button.click(partial(stage.values, lesson.run.settings), None, [*stage.boxes.values()], **QUIET)
             filled.success(None, None, None, js=f"() => LengthLab.presses('{stage.go}')", **QUIET)
             made.append(button)
+    recorded = f'<button type="button" class="ll-recorded" data-plays="{FARTHER}">8k to 32k tokens (recorded)</button>'
+    gr.HTML(recorded, apply_default_css=False, elem_classes=["ll"])
     return made
 
 
 def _text() -> tuple[gr.Radio, gr.Textbox]:
-    """What is read: the built-in text, or one's own, pasted or uploaded."""
+    """What is read: one of the built-in texts, or one's own, pasted or uploaded."""
     with gr.Column(scale=3, min_width=300):
-        source = gr.Radio([BUILT_IN, OWN], value=BUILT_IN, label="Text", elem_id="l-source")
+        source = gr.Radio([CHAPTER, BUILT_IN, OWN], value=CHAPTER, label="Text", elem_id="l-source")
         own = gr.Textbox(
             label="Paste a text, or upload a UTF-8 file of at most 2 MB",
             lines=4,
@@ -131,7 +143,7 @@ def _extent() -> tuple[gr.Dropdown, gr.Slider, gr.Slider, gr.Slider]:
             gr.Dropdown([(f"{n:,} tokens", n) for n in LENGTHS], value=4096, label="Length", elem_id="l-length"),
             gr.Slider(16, 8192, 1024, step=1, label="Λ window, in tokens", elem_id="l-window"),
             gr.Slider(0, 256, 10, step=1, label="Sinks: first tokens always seen"),
-            gr.Slider(0.25, 64, 4, step=0.25, label="PIC ratio", elem_id="l-ratio"),
+            gr.Slider(0.125, 64, 4, step=0.125, label="PIC ratio", elem_id="l-ratio"),
         )
 
 
@@ -177,17 +189,30 @@ def _read(
             yield run.stream.invitation
             run.stream.show(_frame({"state": "busy", "message": "The text is being cut into tokens …"}))
             first = ways[0].settings
-            todo = plans.task(lab, _checked(own if source == OWN else built_in()), first, length, then, depth / 100)
+            todo = plans.task(lab, _checked(_chosen(source, own)), first, length, then, depth / 100)
             readings: list[RunSeries] = []
             since = time.monotonic()
+            tokenizer = lab.models.load(first.model, first.precision).tokenizer
             for readings in plans.readings(lab, todo, ways, control):
                 seconds = plans.left(ways, readings, since)
-                drawn = _drawn(readings) | _answers(todo, readings)
+                drawn = _drawn(readings) | _answers(todo, readings) | _seen(tokenizer, todo, ways, readings)
                 run.stream.show(_frame(_figures(readings[-1], seconds, control.stopped), drawn))
-            drawn = _drawn(readings) | _answers(todo, readings)
-            yield run.ends(_frame(_ended(readings, control.stopped), drawn))
+            drawn = _drawn(readings) | _answers(todo, readings) | _seen(tokenizer, todo, ways, readings)
+            yield run.ends(_frame(_ended(readings, length, control.stopped), drawn))
     except Exception as error:
         yield failed("long", error, "The text could not be read")
+
+
+def _chosen(source: str, own: str) -> str:
+    if source == OWN:
+        return own
+    return built_in() if source == BUILT_IN else chapter()
+
+
+@cache
+def chapter() -> str:
+    """A chapter of Dickens, of about 58,000 characters."""
+    return NOVEL.read_text("utf-8")
 
 
 @cache
@@ -255,6 +280,13 @@ def _answers(todo: Task, readings: Sequence[RunSeries]) -> dict[str, str]:
     return {"l-answers": orjson.dumps(rows).decode()}
 
 
+def _seen(tokenizer: Any, todo: Task, ways: Sequence[Plan], readings: Sequence[RunSeries]) -> dict[str, str]:
+    """What each way has lost of the text so far; nothing while all see all of it."""
+    begun = [(plan, reading.read) for plan, reading in zip(ways, readings, strict=False) if reading.read]
+    found = [sight(tokenizer, todo.tokens[:read], plan) for plan, read in begun]
+    return {"l-sight": orjson.dumps(found if any(each.lost for each in found) else []).decode()}
+
+
 def _frame(figures: dict[str, Any], drawn: dict[str, str] | None = None) -> Frame:
     return Frame((drawn or {}) | {"long": live.fill(**figures)}, running=figures["state"] == "busy")
 
@@ -274,20 +306,21 @@ def _figures(reading: RunSeries, seconds: float, stopped: bool) -> dict[str, Any
     }
 
 
-def _ended(readings: Sequence[RunSeries], stopped: bool) -> dict[str, Any]:
+def _ended(readings: Sequence[RunSeries], length: int, stopped: bool) -> dict[str, Any]:
     if not readings:
         return {"state": "good", "message": "Stopped before anything was read."}
-    words = "Stopped: what was read so far is shown." if stopped else _conclusion(readings)
+    words = "Stopped: what was read so far is shown." if stopped else _conclusion(readings, length)
     return _figures(readings[-1], 0, stopped) | {"left": "–", "state": "good", "message": words}
 
 
-def _conclusion(readings: Sequence[RunSeries]) -> str:
+def _conclusion(readings: Sequence[RunSeries], length: int) -> str:
     sentences = [
         f"{reading.name} perplexity {reading.perplexity:,.4g}, {reading.throughput[-1]:,.0f} tokens/s at the end, "
         f"{reading.cache_bytes[-1] / 2**20:.1f} MiB of cache"
         for reading in readings
     ]
-    return f"Over {readings[0].read:,} tokens: {'; '.join(sentences)}."
+    whole = ", all that the text has" if readings[0].read < length else ""
+    return f"Over {readings[0].read:,} tokens{whole}: {'; '.join(sentences)}."
 
 
 def _estimate(length: int, window: int, sinks: int, ratio: float, chosen: list[str], named: str) -> str:

@@ -26,13 +26,13 @@ function present(element, props) {
     stop = playedScene(root, stage, props.scenes[at]);
   }
 
-  function open() {
+  function open(name) {
     if (root.open || !props.scenes.length) return;
     root.showModal();
     // The browser gives the whole screen to a hand alone.
     const full = navigator.userActivation?.isActive ? document.documentElement.requestFullscreen?.() : null;
     full?.then(() => { whole = true; }, () => null);
-    show(0);
+    show(props.scenes.findIndex((scene) => scene.name === name));
   }
   root.addEventListener("close", () => {
     stop();
@@ -62,7 +62,10 @@ function present(element, props) {
   openScenes = open;
   root.dataset.scenes = props.scenes.length;
 }
-document.addEventListener("click", (event) => { if (event.target.closest("[data-present]")) openScenes(); });
+document.addEventListener("click", (event) => {
+  const opener = event.target.closest("[data-present], [data-plays]");
+  if (opener) openScenes(opener.dataset.plays);
+});
 document.addEventListener("keydown", (event) => {
   const typing = event.target.closest?.("input, textarea, select, [contenteditable=true]");
   if (event.key.toLowerCase() === "p" && !event.ctrlKey && !event.metaKey && !event.altKey && !typing) openScenes();

@@ -26,6 +26,18 @@ function dictionary(entries, leftward = false) {
       if (found) return other.replace(PLACE, () => say(found.shift()));
     }
   }
+  const whatever = (words) => whole.get(words) ?? formed(words);
+  // A sentence that stands alone in the dictionary and within another here, or the other way round.
+  function elsewhere(words) {
+    if (/[.!?] /.test(words)) return;
+    const stop = whole.get(".") ?? ".";
+    if (words.endsWith(".")) {
+      const found = whatever(words[0].toLowerCase() + words.slice(1, -1));
+      return found && found[0].toUpperCase() + found.slice(1) + stop;
+    }
+    const found = whatever(`${words[0].toUpperCase()}${words.slice(1)}.`);
+    return found?.endsWith(stop) ? found.slice(0, -stop.length) : found;
+  }
   // Sentences that stand one after another, each by itself.
   function parted(words) {
     const parts = words.split(/(?<=[.!?:;]) (?=\S)/);
@@ -35,7 +47,7 @@ function dictionary(entries, leftward = false) {
   }
   function find(words) {
     if (!/\p{L}/u.test(words)) return number(words);
-    return whole.get(words) ?? formed(words) ?? parted(words) ?? words;
+    return whatever(words) ?? elsewhere(words) ?? parted(words) ?? words;
   }
   function say(words) {
     if (!memory.has(words)) {

@@ -9,6 +9,7 @@ import time
 import pytest
 import test_app_browser as on_page
 from playwright.sync_api import Page, expect
+from refusals import refusals
 from scripted import scripted
 from test_app_browser import Visitor, link
 
@@ -153,6 +154,22 @@ def test_lessons_and_scenes_are_in_the_dictionaries():
         )
     ] + [words for each in scenes().values() for words in (each.title, each.look, *(lane.name for lane in each.lanes))]
     assert not [words for words in said if words not in DICTIONARIES["de"]]
+
+
+def test_what_the_lab_refuses_is_in_the_dictionaries():
+    known = {PLACE.sub("{}", english) for english in DICTIONARIES["de"]}
+    assert not {place: words for words, place in refusals().items() if words not in known}
+
+
+def test_what_the_lab_refuses_is_shown_in_the_language(visit):
+    page = visit(query="?tab=try&lang=de&target=0").page
+    speaks(page, "de")
+    left_out = "Aus dem Link wurde Ziel weggelassen: „Ziel“ muss mindestens 1 sein"
+    expect(page.locator(".toast-body").first).to_contain_text(left_out)
+    page.fill("#try-prompt textarea", "")
+    page.click("#try-go")
+    said = page.locator("#figures-try-asked, #figures-try-steered").filter(has_text="Der Prompt ist leer: Tippe ein")
+    expect(said.first).to_be_visible()
 
 
 def test_each_tab_is_whole_in_each_language_and_english_again_afterwards(visit):

@@ -1,6 +1,6 @@
 // The page in the visitor's language: Python writes English, and here each text that shows is given in the language that
 // was chosen, as app/languages/ has it. English asks for nothing. English stay, besides what has no words there yet: what
-// people and models write, tables, result sheets, and sentences of errors.
+// people and models write, tables, and result sheets.
 const LANGUAGE = "length-lab-language", ENGLISH = "en";
 const RIGHT_TO_LEFT = ["ar"];
 const NOT_SAID = [

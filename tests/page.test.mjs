@@ -106,6 +106,8 @@ test("a sentence is the same alone and within another", () => {
   assert.equal(value('say("left out: the text is long")'), "weg: Der Text ist long");
   assert.equal(value('say("None for two.")'), "Keins für two。");
   assert.equal(value('say("None is known. The text is long.")'), "None is known。 Der Text ist long。");
+  value('say = dictionary({ "A": "eins", "B": "zwei", "{} at {n}": "{} bei {n}" })');
+  assert.equal(value('say("A at -1; B at 2.")'), "eins bei -1; zwei bei 2.");
 });
 
 test("among words that run from right to left a sign stays before its number", () => {

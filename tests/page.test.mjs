@@ -101,6 +101,15 @@ test("a dictionary gives whole texts, those with numbers and names in them, and 
   assert.equal(value('say("")'), "");
 });
 
+test("a sentence is the same alone and within another", () => {
+  value(`var say = dictionary({ ".": "。", "The text is {}.": "Der Text ist {}。", "left out: {}": "weg: {}", "none for {}": "keins für {}" })`);
+  assert.equal(value('say("left out: the text is long")'), "weg: Der Text ist long");
+  assert.equal(value('say("None for two.")'), "Keins für two。");
+  assert.equal(value('say("None is known. The text is long.")'), "None is known。 Der Text ist long。");
+  value('say = dictionary({ "A": "eins", "B": "zwei", "{} at {n}": "{} bei {n}" })');
+  assert.equal(value('say("A at -1; B at 2.")'), "eins bei -1; zwei bei 2.");
+});
+
 test("among words that run from right to left a sign stays before its number", () => {
   value('var say = dictionary({ "{n} of {n}": "{n} من {n}" }, true)');
   assert.equal(value('say("+3 of 5")'), "\u2066+3\u2069 من 5");

@@ -10,14 +10,19 @@ import pytest
 import test_app_browser as on_page
 from playwright.sync_api import Page, expect
 from playwright.sync_api import Route as PlaywrightRoute
+from refusals import refusals
 from scripted import scripted
 from test_app_browser import Visitor, link
 
-from app import languages
+from app import languages, presets
 from app import page as lab_page
+from app.classroom.room import Prediction, Room
 from app.lessons import lessons
 from app.runs import Runs
 from app.scenes import scenes
+from app.share import from_query
+from app.tabs.try_it import NAMES as LANES
+from app.view import View
 from backend.engine import Lab
 from backend.models.adapters import available
 from backend.models.pool import Models
@@ -68,7 +73,7 @@ LOOK = f"""() => {{
   for (const name of ["placeholder", "title", "aria-label"])
     for (const element of document.querySelectorAll(`[${{name}}]`))
       if (worded(element.getAttribute(name)) && seen(element.parentElement))
-        places.push([element.getAttribute(name), () => element.getAttribute(name)]);
+        places.push([element.getAttribute(name), () => element.isConnected ? element.getAttribute(name) : ""]);
   window.drawn = new Set(drawings());
 }}"""
 SAME = """() => [...new Set([
@@ -89,15 +94,25 @@ def names(tmp_path_factory) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def runs() -> Runs:
-    return Runs()
+def taught() -> Room:
+    """A class in which one student has predicted something and written two runs."""
+    room = Room()
+    room.joins(room.code, "student", "browser")
+    room.predicts("student", Prediction("ask_for_sixty", 90, None))
+    room.ended("student", [View.of(trace, name=name) for trace, name in zip(presets.opening(), LANES, strict=True)])
+    return room
 
 
 @pytest.fixture(scope="module")
-def demo(names, runs) -> lab_page.Page:
+def runs(taught) -> Runs:
+    return Runs(taught.ended)
+
+
+@pytest.fixture(scope="module")
+def demo(names, runs, taught) -> lab_page.Page:
     lab = Lab(Models(["embedded", *names]))
     lab.capabilities()
-    return lab_page.build(lab, available, runs)
+    return lab_page.build(lab, available, runs, room=taught)
 
 
 def opens(page: Page, tab: str) -> None:
@@ -156,6 +171,24 @@ def test_lessons_and_scenes_are_in_the_dictionaries():
     assert not [words for words in said if words not in DICTIONARIES["de"]]
 
 
+def test_what_the_lab_refuses_is_in_the_dictionaries():
+    known = {PLACE.sub("{}", english) for english in DICTIONARIES["de"]}
+    assert not {place: words for words, place in refusals().items() if words not in known}
+
+
+def test_what_the_lab_refuses_is_shown_in_the_language(visit):
+    page = visit(query="?tab=try&lang=de").page
+    speaks(page, "de")
+    page.fill("#try-prompt textarea", "")
+    page.click("#try-go")
+    said = page.locator("#figures-try-steered .ll-message")
+    expect(said).to_have_text("Der Prompt ist leer: Tippe ein, was das Modell beantworten soll.")
+    (problem,) = from_query({"target": "0"})[1]
+    page.evaluate("(words) => LengthLab.deliver('try-asked', { message: words })", problem)
+    said = page.locator("#figures-try-asked .ll-message")
+    expect(said).to_have_text("Aus dem Link wurde Ziel weggelassen: „Ziel“ muss mindestens 1 sein")
+
+
 def test_each_tab_is_whole_in_each_language_and_english_again_afterwards(visit):
     # Drawings out of sight are not made anew: all are in sight.
     page, missing = visit(query="?tab=try", viewport={"width": 1440, "height": 5000}).page, {}
@@ -170,6 +203,30 @@ def test_each_tab_is_whole_in_each_language_and_english_again_afterwards(visit):
         if tab == "lessons":
             page.click(".ll-lesson [data-act=close]")
     assert not {place: words for place, words in missing.items() if words}
+
+
+def test_the_class_s_screens_are_whole_in_each_language(visit, address, taught, demo):
+    page, missing = visit(query="?tab=try").page, {}
+    demo.reached = address.rstrip("/")
+    for at in ("join", f"class/{taught.secret}"):
+        page.goto(address + at)
+        if at != "join":
+            page.locator("summary").click()
+            page.wait_for_selector("#table button")
+        page.evaluate(LOOK)
+        for language in OTHERS:
+            chooses(page, language)
+            missing[at, language] = left(page, language)
+        chooses(page, "en")
+        assert page.evaluate(CHANGED) == []
+    assert not {place: words for place, words in missing.items() if words}
+
+
+def test_a_student_is_met_in_the_language(visit, taught):
+    page = visit(query=f"?tab=lessons&lang=es&class={taught.code}").page
+    expect(page.locator("#class")).to_contain_text(f"de la clase {taught.code}: tus ejecuciones")
+    page = visit(query="?tab=lessons&lang=zh&class=00000").page
+    expect(page.locator("#class")).to_contain_text("没有代码为 00000 的课堂：请向教师询问代码。")
 
 
 @pytest.mark.parametrize("width", [1440, 390])

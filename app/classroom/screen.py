@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from app import live
+from app import languages, live
 from app.charts.palette import PALETTES
 from app.classroom.room import Room
 from app.lessons import lessons
@@ -107,7 +107,7 @@ def _asked() -> dict[str, Any]:
 
 def _filled(name: str, **parts: str) -> str:
     page = (HERE / name).read_text("utf-8")
-    for part, text in parts.items():
+    for part, text in {"chooser": languages.chooser(), **parts}.items():
         page = page.replace(f"{{{{{part}}}}}", text)
     return page
 

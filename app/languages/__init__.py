@@ -1,7 +1,6 @@
 """The page's words in other languages: `<language>.json` holds, for each English text of the page, the same in that
 language. {n} stands for a number, {} for whatever else changes. The script static/page/language.js puts them on the
-page. What is missing stays English: so do, as yet, tables, the measurements below the evidence, and sentences of
-errors.
+page. What is missing stays English: so do, as yet, tables and the measurements below the evidence.
 """
 
 from __future__ import annotations

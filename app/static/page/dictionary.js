@@ -2,8 +2,8 @@
 // changes, to the same in the other language, whose places are filled in order. What they lack stays English. leftward: whether that language runs from right to left.
 const LARGEST_MEMORY = 5000;
 const PLACE = /\{n?\}/g;
-const ANY = "(.+?)", NUMBER = "([−+±×<≈]? ?\\d[\\d.,e]*\\d|[−+±×<≈]? ?\\d)";
-const SIGNED = /^[−+±×<≈]/;
+const ANY = "(.+?)", NUMBER = "([-−+±×<≈]? ?\\d[\\d.,e]*\\d|[-−+±×<≈]? ?\\d)";
+const SIGNED = /^[-−+±×<≈]/;
 const literal = (words) => words.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&");
 
 function dictionary(entries, leftward = false) {
@@ -26,6 +26,21 @@ function dictionary(entries, leftward = false) {
       if (found) return other.replace(PLACE, () => say(found.shift()));
     }
   }
+  const whatever = (words) => whole.get(words) ?? formed(words);
+  // A sentence that stands alone in the dictionary and within another here, or the other way round.
+  function elsewhere(words) {
+    if (/[.!?;] /.test(words)) return;
+    const stop = whole.get(".") ?? ".";
+    if (words.endsWith(".")) {
+      const bare = words.slice(0, -1);
+      const found = whatever(bare);
+      if (found) return found + stop;
+      const within = whatever(bare[0].toLowerCase() + bare.slice(1));
+      return within && within[0].toUpperCase() + within.slice(1) + stop;
+    }
+    const found = whatever(`${words[0].toUpperCase()}${words.slice(1)}.`);
+    return found?.endsWith(stop) ? found.slice(0, -stop.length) : found;
+  }
   // Sentences that stand one after another, each by itself.
   function parted(words) {
     const parts = words.split(/(?<=[.!?:;]) (?=\S)/);
@@ -35,7 +50,7 @@ function dictionary(entries, leftward = false) {
   }
   function find(words) {
     if (!/\p{L}/u.test(words)) return number(words);
-    return whole.get(words) ?? formed(words) ?? parted(words) ?? words;
+    return whatever(words) ?? elsewhere(words) ?? parted(words) ?? words;
   }
   function say(words) {
     if (!memory.has(words)) {

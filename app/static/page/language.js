@@ -1,6 +1,6 @@
 // The page in the visitor's language: Python writes English, and here each text that shows is given in the language that
 // was chosen, as app/languages/ has it. English asks for nothing. English stay, besides what has no words there yet: what
-// people and models write, tables, result sheets, and sentences of errors.
+// people and models write, tables, and result sheets.
 const LANGUAGE = "length-lab-language", ENGLISH = "en";
 const RIGHT_TO_LEFT = ["ar"];
 const NOT_SAID = [
@@ -11,6 +11,8 @@ const NOT_SAID = [
 const WOVEN = ":is(.prose, .ll-teachers) :is(p, li, td, th)";
 const CHOICE = "input[role=combobox]";
 const ATTRIBUTES = ["placeholder", "title", "aria-label", "alt", "aria-valuetext"];
+// Where the script was taken from, and with it the dictionaries.
+const TAKEN_FROM = document.currentScript?.src;
 // What style.css says itself.
 const STYLED = ["--ll-says-empty", "--ll-says-veiled-try", "--ll-says-veiled"];
 const WATCHED = { subtree: true, childList: true, characterData: true, attributeFilter: ATTRIBUTES };
@@ -86,6 +88,9 @@ function heard(records) {
   hearing.takeRecords();
 }
 
+// Words that stand nowhere on the page, as those of a dialog.
+const worded = (words) => inLanguage(words);
+
 // A figure's titles and names, as Plotly is given them: what it has drawn it has measured. A drawing runs from left to
 // right, whatever its words do.
 const TITLES = ["text", "name", "title", "ticktext"];
@@ -122,7 +127,7 @@ function sayStyles(root) {
 async function speak(language) {
   wished = language;
   if (language === spoken) return;
-  const entries = language === ENGLISH ? {} : await (await fetch(`lab/languages/${language}.json`)).json();
+  const entries = language === ENGLISH ? {} : await (await fetch(new URL(`languages/${language}.json`, TAKEN_FROM))).json();
   if (language !== wished) return;
   inLanguage = language === ENGLISH ? (words) => words : dictionary(entries, RIGHT_TO_LEFT.includes(language));
   hearing ??= new MutationObserver(heard);

@@ -20,7 +20,7 @@ from app.numbers import in_range
 from app.replay import Replay
 from app.runs import Runs
 from app.series import PastRun, RunSeries
-from app.share import from_query, to_query
+from app.share import about_of, from_query, to_query
 from app.store import Store
 from app.taking_up import Place
 from app.view import FIELDS, View, failed, follow, sentence
@@ -115,14 +115,9 @@ def _layout(
         with gr.Column(elem_classes=["ll-side"], scale=0, min_width=340):
             talk = live.conversation(conversation.EMPTY)
             prompt = gr.Textbox(
-                settings.prompt,
-                label="Prompt",
-                lines=3,
-                max_lines=10,
-                elem_id="prompt",
-                placeholder="What should the model answer?",
-                info="Ctrl + Enter generates, Esc stops",
-            )
+                settings.prompt, label="Prompt", lines=3, max_lines=10, elem_id="prompt",
+                placeholder="What should the model answer?", info="Ctrl + Enter generates, Esc stops",
+            )  # fmt: skip
             gr.Examples(
                 [[text] for text in controls.PROMPTS.values()],
                 [prompt],
@@ -327,7 +322,8 @@ def _files(files: Files, parts: Parts, runs: Runs, store: Store, first: Trace | 
 
     def make_link(*values: Any) -> str:
         try:
-            return to_query(parts.form.settings(values))
+            talk = dict(zip(parts.form.parts, values, strict=True))["talk"]
+            return to_query(parts.form.settings(values), conversation.abouts(talk))
         except ValueError as error:
             raise toasts.refusal(sentence(error, parts.form.labels), "No link was made") from error
 
@@ -388,7 +384,8 @@ def restored(form: Form, query: dict[str, str]) -> tuple[list[Any], str]:
         toasts.warn(f"The link's {name} is beyond this page's range and was cut to it.", "Link")
     if not values:
         return [gr.skip()] * len(form.inputs), ""
-    return form.values({"prompt": controls.DEFAULT_PROMPT} | values), "Settings taken from the link: press Generate."
+    shown = form.values({"prompt": controls.DEFAULT_PROMPT} | values, about_of(query))
+    return shown, "Settings taken from the link: press Generate."
 
 
 def _lacking(source: str, name: str) -> str:

@@ -44,7 +44,7 @@ NAMES = (
     "chart", "table", "stream", "deliver", "response", "figures", "answers", "choice", "inRange", "waits", "gone",
     "refused", "setTheme", "keptTheme", "share", "veil", "tabs", "keep", "keeps", "keptForms", "keepRun", "keptRun",
     "underWay", "saveTexts", "runway", "lesson", "runLesson", "asksFor",
-    "present", "embed", "measurements", "presses", "conversation", "speaks",
+    "present", "embed", "embeds", "measurements", "presses", "conversation", "speaks",
 )
 # The least target that the flag of a runway can be moved to.
 LEAST = 5

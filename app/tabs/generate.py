@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import gradio as gr
 
-from app import charts, controls, conversation, live, model, presets, replay, toasts, veil
+from app import charts, controls, conversation, embed, live, model, presets, replay, toasts, veil
 from app.branches import WHOLE, Branch, Tree, branches_of, grown, holds, stands
 from app.buttons import QUIET, Buttons, Start
 from app.controls import Form
@@ -293,6 +293,7 @@ class Files:
     """The buttons for links and files; `file` and `link` stay out of sight and carry what is handed over."""
 
     share: gr.Button
+    embed: gr.Button
     replay: gr.Button
     load: gr.UploadButton
     exports: dict[str, gr.Button]
@@ -307,6 +308,7 @@ def _file_buttons() -> Files:
     with gr.Row(elem_classes=["ll-files"]):
         return Files(
             share=gr.Button("Copy link", size="sm", elem_id="share", min_width=60),
+            embed=gr.Button("Copy embed code", size="sm", elem_id="embed", min_width=60),
             replay=gr.Button("Replay", size="sm", elem_id="replay", min_width=60),
             load=gr.UploadButton("Load", size="sm", file_types=[".json", ".gz"], elem_id="load", min_width=60),
             exports={
@@ -330,6 +332,7 @@ def _files(files: Files, parts: Parts, runs: Runs, store: Store, first: Trace | 
     files.share.click(make_link, parts.form.inputs, [files.link], **QUIET).success(
         None, [files.link], None, js="(query) => LengthLab.share(query)"
     )
+    embed.offers(files.embed, [parts.trace], lambda trace: embed.of_run(trace or first))
     for name in EXPORTS:
         export = files.exports[name].click(exporter(name, first, store), [parts.trace], [files.file], **QUIET)
         export.success(None, None, None, js="() => setTimeout(() => document.querySelector('#file').click(), 50)")

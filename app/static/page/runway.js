@@ -33,7 +33,8 @@ function sparks(chance, span) {
 }
 
 // Lanes from nothing to beyond a target: what was written, where sentences end, the chance to end, and the flag at the
-// target, which the pointer and the arrow keys move. A value is {run, unit, target, span, lanes}.
+// target, which the pointer and the arrow keys move. A value is {run, unit, target, span, lanes}, and the scene
+// that plays the same, if any.
 let asks = () => {};
 const asksFor = (values) => asks(values);
 function runway(element, props, trigger, watch) {
@@ -90,6 +91,7 @@ function runway(element, props, trigger, watch) {
     latest = value;
     compare();
     root.dataset.run = value.run;
+    root.dataset.scene = value.scene;
     root.dataset.drawn = value.frame;
     draw();
     speak(running);

@@ -148,7 +148,7 @@ def test_what_cannot_be_swept_is_said_before_and_after_the_press(visit):
     page.locator("#s-seeds :is(input, textarea)").fill(" ".join(map(str, range(90))))
     expect(page.locator("#s-about [data-state=bad]")).to_contain_text("more than 200")
     page.click("#s-go")
-    expect(page.locator("#figures-sweep[data-state=bad] .ll-message")).to_contain_text("more than 200")
+    expect(page.locator("#figures-sweep [data-state=bad] .ll-message")).to_contain_text("more than 200")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -19,6 +19,7 @@ from backend.steps import Step
 Unread = Callable[[str | None], bool]
 # Fields that are called otherwise here.
 ARGUMENTS = {"enabled": "probes"}
+REFUSES = "Settings that cannot run are refused with a sentence."
 # What the probes see.
 SEEN = {"alternatives", "entropy", "state", "logits", "reading", "looked", "source"}
 
@@ -114,7 +115,7 @@ def described(generate: Callable[..., Any]) -> str:
     watched = Watch.model_json_schema()["properties"]
     fields = RunSettings.model_json_schema()["properties"] | {ARGUMENTS.get(n, n): watched[n] for n in watched}
     lines = [_line(name, fields[name]) for name in parameters if name in fields]
-    return "\n".join([" ".join((inspect.getdoc(generate) or "").split()), "", *lines])
+    return "\n".join([" ".join([*(inspect.getdoc(generate) or "").split(), REFUSES]), "", *lines])
 
 
 def _line(name: str, schema: dict[str, Any]) -> str:

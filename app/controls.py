@@ -72,12 +72,13 @@ class Form:
         chosen["earlier"] = conversation.turns(chosen.pop("system"), chosen.pop("talk"))
         return settings_of(chosen | {"distance_limit": int(cap) if limit == CUSTOM else limit})
 
-    def values(self, given: RunSettings | Mapping[str, Any]) -> list[Any]:
+    def values(self, given: RunSettings | Mapping[str, Any], about: Sequence[str] = ()) -> list[Any]:
         """Values that show the settings; a mapping may name only some, the rest take their defaults.
 
+        about: what is said of each answer of the conversation before the prompt.
         A slider cannot leave its range: a number beyond it is shown as the range's end (see `beyond`).
         """
-        return [_within(self.parts[name], value) for name, value in self._wanted(given).items()]
+        return [_within(self.parts[name], value) for name, value in self._wanted(given, about).items()]
 
     def lacks(self, model: str) -> bool:
         """Whether a model is not among those to choose from, so that the form shows the first of these instead."""
@@ -87,11 +88,11 @@ class Form:
         """Names of the settings that the form's ranges cannot show as they are."""
         return [name for name, value in self._wanted(given).items() if _within(self.parts[name], value) != value]
 
-    def _wanted(self, given: RunSettings | Mapping[str, Any]) -> dict[str, Any]:
+    def _wanted(self, given: RunSettings | Mapping[str, Any], about: Sequence[str] = ()) -> dict[str, Any]:
         whole = given if isinstance(given, RunSettings) else settings_of({"prompt": DEFAULT_PROMPT} | dict(given))
         chosen = flat(whole)
         window, limit, name = chosen["window"], chosen["distance_limit"], chosen["model"]
-        system, talk = conversation.shown(whole.earlier)
+        system, talk = conversation.shown(whole.earlier, about)
         shown = chosen | {
             "system": system,
             "talk": talk,

@@ -15,6 +15,8 @@ from backend.text.units import words
 
 # The value of the component that shows it, where nothing was asked yet.
 EMPTY = "[]"
+# Characters of what is said of an answer.
+MAX_ABOUT = 300
 
 
 class Exchange(BaseModel):
@@ -24,7 +26,7 @@ class Exchange(BaseModel):
 
     question: str
     answer: str
-    about: str = Field("", max_length=300)
+    about: str = Field("", max_length=MAX_ABOUT)
 
 
 _EXCHANGES = TypeAdapter(list[Exchange])
@@ -59,13 +61,22 @@ def turns(system: str, value: object) -> tuple[Turn, ...]:
     return tuple(first)
 
 
-def shown(earlier: Sequence[Turn]) -> tuple[str, str]:
-    """The inverse of `turns`: the system prompt and the component's value, which tells the words of each answer."""
+def abouts(value: object) -> list[str]:
+    """What a component's value says of each answer."""
+    return [each.about for each in read(value)]
+
+
+def shown(earlier: Sequence[Turn], about: Sequence[str] = ()) -> tuple[str, str]:
+    """The inverse of `turns`: the system prompt and the component's value. about: of each answer, or else it is the
+    number of its words."""
     system = "".join(turn.content for turn in earlier if turn.role == "system")
     spoken = [turn.content for turn in earlier if turn.role != "system"]
-    pairs = zip(spoken[::2], spoken[1::2], strict=True)
+    questions, answers = spoken[::2], spoken[1::2]
+    if len(about) != len(answers):
+        about = [counted(words(answer), "words") for answer in answers]
     return system, written([
-        Exchange(question=question, answer=answer, about=counted(words(answer), "words")) for question, answer in pairs
+        Exchange(question=question, answer=answer, about=said[:MAX_ABOUT])
+        for question, answer, said in zip(questions, answers, about, strict=True)
     ])  # fmt: skip
 
 

@@ -32,18 +32,18 @@ from app.series import RunSeries
 PLOTLY = Path(str(files("plotly") / "package_data" / "plotly.min.js"))
 STATIC = Path(__file__).parent / "static"
 PAGE = STATIC / "page"
-STYLES = tuple(STATIC / f"{name}.css" for name in ("style", "scenes", "forced_colors"))
+STYLES = tuple(STATIC / f"{name}.css" for name in ("style", "sweep", "scenes", "forced_colors"))
 # In this order: a part may use at once what those before it define.
 PARTS = (
-    "loading", "palette", "stream", "drawing", "chart", "response", "clipboard", "figures", "sight", "choice",
+    "loading", "palette", "stream", "drawing", "chart", "table", "response", "clipboard", "figures", "sight", "choice",
     "waiting", "conversation", "runway", "lesson", "scene", "embed", "present", "measurements", "base", "theme",
     "address", "tabs", "kept", "dictionary", "language",
 )
 # What the components and the page's events call.
 NAMES = (
-    "chart", "stream", "deliver", "response", "figures", "answers", "sight", "choice", "inRange", "waits", "gone",
-    "refused", "setTheme", "keptTheme", "share", "veil", "tabs", "keep", "keeps", "keptForms", "keepRun", "keptRun",
-    "underWay", "saveTexts", "runway", "lesson", "runLesson", "asksFor", "present", "embed",
+    "chart", "table", "stream", "deliver", "response", "figures", "answers", "sight", "choice", "inRange", "waits",
+    "gone", "refused", "setTheme", "keptTheme", "share", "veil", "tabs", "keep", "keeps", "keptForms", "keepRun",
+    "keptRun", "underWay", "saveTexts", "runway", "lesson", "runLesson", "asksFor", "present", "embed", "embeds",
     "measurements", "presses", "conversation", "speaks", "titled", "worded",
 )
 # The least target that the flag of a runway can be moved to.
@@ -142,6 +142,18 @@ def sight(name: str, title: str, hint: str) -> gr.HTML:
 <section class="ll-answers ll-sight" data-name="{escape(name)}" aria-label="{escape(title)}" hidden>
 <h2>{escape(title)}</h2><p class="ll-hint">{escape(hint)}</p><dl></dl></section>"""
     return _html(template, "LengthLab.sight(element, props, watch)", None, f"sight-{name}")
+
+
+def table(name: str, title: str, columns: Sequence[str], file: str) -> gr.HTML:
+    """Rows that come one by one, which can be saved as a CSV named `file`. Frames carry what `app.swept.pieces`
+    makes."""
+    heads = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
+    template = f"""
+<section class="ll-rows empty" data-name="{escape(name)}" aria-label="{escape(title)}"><header><h3>{escape(title)}</h3>
+<button type="button" data-act="csv" data-file="{escape(file)}" disabled>Download CSV</button></header>
+<div class="ll-scroll" tabindex="0" role="region" aria-label="{escape(title)}"><table><thead><tr>{heads}</tr></thead>
+<tbody></tbody></table></div></section>"""
+    return _html(template, "LengthLab.table(element)", None, f"table-{name}")
 
 
 def runway(name: str, title: str, target: int) -> gr.HTML:

@@ -26,7 +26,7 @@ from app.sessions import Sessions
 from app.shares import Shares
 from app.stage import Stage
 from app.store import Store, Uploads
-from app.tabs import compare, evidence, generate, lessons, long_context, try_it
+from app.tabs import compare, evidence, generate, lessons, long_context, sweep, try_it
 from app.tabs.generate import Adapters
 from app.taking_up import Place, taking_up
 from app.visitors import Cookies
@@ -148,7 +148,11 @@ def build(
             with gr.Tab("Lessons", id="lessons"):
                 lessons.build()
             with gr.Tab("Compare", id="compare"):
-                compared, compares = compare.build(backend, runs, adapters, demo.load)
+                way = sweep.ways()
+                with gr.Column(elem_classes=["ll-compared"]):
+                    compared, compares = compare.build(backend, runs, adapters, demo.load)
+                with gr.Column(elem_classes=["ll-swept"]):
+                    swept, sweeps = sweep.build(backend, runs, adapters, demo.load)
             with gr.Tab("Read far", id="far"):
                 read, reads = long_context.build(lab, runs, demo.load)
             with gr.Tab("Lab", id="lab"):
@@ -156,17 +160,17 @@ def build(
             try_it.leads_on(tried, parts.form, adapters, tabs)
             with gr.Tab("Evidence", id="evidence") as opened:
                 evidence.build(opened)
-        forms = {try_it.PLACE: tried.form, compare.PLACE: compared, long_context.PLACE: read}
+        forms = {try_it.PLACE: tried.form, compare.PLACE: {"way": way} | compared, long_context.PLACE: read}
         stages = {place: Stage(form, *GO[place]) for place, form in forms.items()}
         lessons.panel(tabs, stages, *([room.predicts] if room else []))
         generated = endpoint(backend, runs, demo.unread)
         gr.api(generated, api_name="generate", api_description=described(generated), concurrency_id="model")
         written = completions.endpoint(backend, runs, demo.unread)
         gr.api(written, api_name=completions.EVENT, api_visibility="private", concurrency_id="model")
-        _keeping(demo, parts, {generate.PLACE: parts.form.parts} | forms)
+        _keeping(demo, parts, {generate.PLACE: parts.form.parts, sweep.PLACE: swept} | forms)
         _taking_up(demo, runs, orphans, {
             try_it.PLACE: tried.place, generate.PLACE: generate.place(parts), compare.PLACE: compares,
-            long_context.PLACE: reads,
+            long_context.PLACE: reads, sweep.PLACE: sweeps,
         })  # fmt: skip
     demo.admits(runs, store, orphans, shares, concurrency)
     demo.routes = [

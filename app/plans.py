@@ -132,6 +132,11 @@ def left(ways: Sequence[Plan], begun: Sequence[RunSeries], since: float) -> floa
     return (time.monotonic() - since) * (whole / spent - 1)
 
 
+def duration(seconds: float) -> str:
+    """In seconds, or from 100 on in minutes."""
+    return f"{seconds:,.0f} s" if seconds < 100 else f"{seconds / 60:,.0f} min"
+
+
 def _read(lab: Any, tokens: Tensor, plan: Plan, control: Control, stand: Stand) -> Iterator[Chunk]:
     if plan.kept is not None:
         return read_truncated(lab, tokens, plan.settings, plan.kept, control)

@@ -20,12 +20,14 @@ SPAN = 1.5
 POINTS = 160
 
 
-def encode(runs: Sequence[RunSeries], frame: int = 0) -> str:
-    """JSON for `live.runway`: the target of the last run, the length of the runway, and a lane for each run."""
+def encode(runs: Sequence[RunSeries], frame: int = 0, scene: str = "") -> str:
+    """JSON for `live.runway`: the target of the last run, the length of the runway, and a lane for each run. scene: the
+    name of one that plays the same."""
     return orjson.dumps(
         {
             "run": str(runs[0].run),
             "frame": frame,
+            "scene": scene,
             "prompt": runs[-1].settings.prompt,
             "lands": runs[-1].settings.lands,
             "unit": runs[-1].settings.goal_unit,

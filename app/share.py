@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlencode
@@ -19,7 +19,7 @@ PLACEHOLDER = "…"
 WATCHED = ("enabled", "layer", "head", "every")
 # What no parameter of a link holds as readable text.
 UNWRITTEN = {"watch", "earlier"}
-PACKED, EARLIER = "packed", "earlier"
+PACKED, EARLIER, ABOUT = "packed", "earlier", "about"
 # Signs of a readable link: proxies take lines of 8 KiB. A longer prompt is packed; so many characters of any script
 # then take at most 24,000 signs, and the server takes 64,000.
 MAX_READABLE = 6000
@@ -29,9 +29,9 @@ MAX_EARLIER = 50_000
 DAMAGED = "the link is cut or changed, so copy it again and whole"
 
 
-def to_query(settings: RunSettings) -> str:
+def to_query(settings: RunSettings, about: Sequence[str] = ()) -> str:
     """The settings that differ from the defaults as a query string; ValueError where the prompt and the messages before
-    it are too long for it."""
+    it are too long for it. about: what is said of each of the answers before the prompt."""
     characters = len(settings.prompt) + sum(len(turn.content) for turn in settings.earlier)
     if characters > MAX_CHARACTERS:
         what = "conversation" if settings.earlier else "prompt"
@@ -49,6 +49,8 @@ def to_query(settings: RunSettings) -> str:
     if settings.earlier:
         turns = [[turn.role, turn.content] for turn in settings.earlier]
         fields[EARLIER] = _packed(json.dumps(turns, ensure_ascii=False))
+    if about:
+        fields[ABOUT] = _packed(json.dumps([*about], ensure_ascii=False))
     query = urlencode({name: _written(value) for name, value in fields.items()})
     if len(query) <= MAX_READABLE:
         return query
@@ -80,6 +82,15 @@ def from_query(query: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
         except ValueError as error:
             problems.append(f"The link's {name} was left out: {explain(error)}")
     return values, problems
+
+
+def about_of(query: Mapping[str, str]) -> list[str]:
+    """What a link says of each of the answers before the prompt; nothing where that cannot be read."""
+    try:
+        found = json.loads(_unpacked(query.get(ABOUT, ""), MAX_EARLIER))
+    except (ValueError, RecursionError):
+        return []
+    return found if isinstance(found, list) and all(isinstance(each, str) for each in found) else []
 
 
 def settings_of(values: Mapping[str, Any]) -> RunSettings:

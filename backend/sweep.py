@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from html import escape
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend.inference.side_by_side import side_by_side
+from backend.inference.control import Control
+from backend.inference.side_by_side import as_they_end, side_by_side
 from backend.methods import methods
 from backend.record import bom, jsonlines
 from backend.record.export import guarded
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
     from backend.engine import Lab
+    from backend.serving.backend import EngineBackend
 
 # `settings` holds what is no default, as JSON: with it the run can be made again, and a table is gone on with.
 COLUMNS = (
@@ -38,12 +41,26 @@ def prompts(file: Path) -> list[str]:
     """Of a CSV file with a column `prompt`, JSON lines with such a field, or a text of one prompt a line."""
     if file.suffix == ".jsonl":
         return [str(row["prompt"]) for row in jsonlines.read(file, "prompt")]
-    if file.suffix != ".csv":
-        return [line for line in _text(file).splitlines() if line.strip()]
-    columns, found = _table(file)
+    return column(_text(file), str(file)) if file.suffix == ".csv" else lines(_text(file))
+
+
+def lines(text: str) -> list[str]:
+    """The prompts of a text that has one a line."""
+    return [line for line in text.splitlines() if line.strip()]
+
+
+def column(text: str, name: str) -> list[str]:
+    """The prompts of a CSV's column `prompt`. name: what a Refused calls the CSV."""
+    columns, found = _table(text, name)
     if "prompt" not in columns:
-        raise Refused(f"{file} has no column named prompt: name one so in its first line")
-    return [row["prompt"] for row in found if row["prompt"]]
+        raise Refused(f"{name} has no column named prompt: name one so in its first line")
+    return [row["prompt"] for row in found if (row["prompt"] or "").strip()]
+
+
+def count(texts: Sequence[str], chosen: Sequence[str], targets: Sequence[int], seeds: Sequence[int]) -> int:
+    """How many runs `cases` makes of what holds nothing twice."""
+    aims = sum(len(targets) if methods[method].bound else 1 for method in chosen)
+    return len(texts) * aims * len(seeds)
 
 
 def cases(
@@ -70,19 +87,41 @@ def sweep(lab: Lab, asked: Sequence[RunSettings], out: Path, report: Callable[[s
     left = [settings for settings in asked if _kept(settings) not in held]
     report(f"{len(left):,} runs of {len(asked):,}")
     with out.open("a", encoding="utf-8", newline="") as stream:
-        table = csv.DictWriter(stream, COLUMNS)
         if not done and not stream.tell():
-            table.writeheader()
+            stream.write(line(COLUMNS))
         for number, row in enumerate(side_by_side(partial(_row, lab), left), 1):
-            table.writerow({name: guarded(value) for name, value in row.items()})
+            stream.write(line(row.values()))
             stream.flush()
             report(f"{number:,} of {len(left):,} · {row['method']}: {counted(row['length'], row['unit'])}")
     return rows(out)
 
 
+def answers(
+    lab: EngineBackend, asked: Sequence[RunSettings], control: Control, most: int
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The rows of runs by their number from 0, as they end, at most so many side by side; none of a run that was
+    stopped. Refused where a run cannot be made, which ends the others too."""
+    try:
+        for number, row in as_they_end(partial(_row, lab, control=control), asked, most):
+            if row["ended"] != ENDED["stopped"]:
+                yield number, row
+            if control.stopped:
+                return
+    except Refused:
+        control.stop()
+        raise
+
+
+def line(cells: Iterable[Any]) -> str:
+    """A line of the table, nothing in it a formula."""
+    written = io.StringIO(newline="")
+    csv.writer(written).writerow(map(guarded, cells))
+    return written.getvalue()
+
+
 def rows(file: Path) -> list[dict[str, str]]:
     """The rows of a table as `sweep` writes it."""
-    columns, found = _table(file)
+    columns, found = _table(_text(file), str(file))
     if columns and columns != COLUMNS:
         raise Refused(f"{file} is no table of a sweep: give another --out")
     return found
@@ -90,49 +129,70 @@ def rows(file: Path) -> list[dict[str, str]]:
 
 def summary(table: Sequence[dict[str, str]]) -> Iterator[str]:
     """A line for each method and target: how many ended by themselves, and how long answers are."""
-    for (method, target), found in _grouped(table).items():
-        lengths = [int(row["length"]) for row in found]
-        ended = sum(row["ended"] == ENDED["eos"] for row in found)
-        errors = [abs(int(row["error"])) for row in found if row["error"]]
-        mean = f", {sum(errors) / len(errors):.1f} from the target on average" if errors else ""
-        aim, span = f"target {target}" if target else FREE, f"{min(lengths)} to {max(lengths)} {found[0]['unit']}"
-        yield f"{method} · {aim}: {span}{mean}; {ended} of {len(found)} ended by themselves"
+    for (method, target), words in outcomes(table).items():
+        yield f"{method} · {f'target {target}' if target else FREE}: {words}"
+
+
+def outcomes(table: Sequence[dict[str, str]]) -> dict[tuple[str, str], str]:
+    """The same words by method and target, "" for none."""
+    return {case: _outcome(found) for case, found in _grouped(table).items()}
 
 
 def chart(table: Sequence[dict[str, str]]) -> Figure:
     """Lengths by target, a box for each method, every answer a point."""
     import plotly.graph_objects as go
 
-    figure = go.Figure()
+    return go.Figure(boxes(table), layout(table)).update_layout(template="plotly_white")
+
+
+def boxes(table: Sequence[dict[str, str]]) -> list[dict[str, Any]]:
+    """The data of the chart, as Plotly takes them: the methods' boxes by their names, and last the targets."""
+    data: list[dict[str, Any]] = []
     for method in dict.fromkeys(row["method"] for row in table):
         found = [row for row in table if row["method"] == method]
-        figure.add_box(
-            x=[row["target"] or FREE for row in found],
-            y=[int(row["length"]) for row in found],
-            name=method,
-            boxpoints="all",
-            hovertext=[row["prompt"][:80] for row in found],
-        )
-    targets = sorted({int(row["target"]) for row in table if row["target"]})
-    figure.add_scatter(
-        x=[str(target) for target in targets], y=targets, name="target", mode="markers",
-        marker={"symbol": "line-ew-open", "size": 40, "color": "black"},
-    )  # fmt: skip
-    figure.update_layout(
-        boxmode="group", template="plotly_white",
-        xaxis={"title": "target", "type": "category", "categoryarray": [FREE, *map(str, targets)]},
-        yaxis={"title": f"length in {table[0]['unit']}", "rangemode": "tozero"},
-    )  # fmt: skip
-    return figure
+        data.append({
+            "type": "box", "x": [row["target"] or FREE for row in found], "y": [int(row["length"]) for row in found],
+            "name": method, "boxpoints": "all", "hovertext": [escape(row["prompt"][:80], quote=False) for row in found],
+        })  # fmt: skip
+    targets = _targets(table)
+    return [*data, {
+        "type": "scatter", "x": [str(target) for target in targets], "y": targets, "name": "target", "mode": "markers",
+        "marker": {"symbol": "line-ew-open", "size": 40, "color": "black"},
+    }]  # fmt: skip
 
 
-def _table(file: Path) -> tuple[tuple[str, ...], list[dict[str, str]]]:
-    """The columns of a CSV file, and its rows."""
-    table = csv.DictReader(io.StringIO(_text(file), newline=""))
+def layout(table: Sequence[dict[str, str]]) -> dict[str, Any]:
+    """The layout of the chart."""
+    return {
+        "boxmode": "group",
+        "xaxis": {
+            "title": {"text": "target"}, "type": "category", "categoryorder": "array",
+            "categoryarray": [FREE, *map(str, _targets(table))],
+        },
+        "yaxis": {"title": {"text": f"length in {table[0]['unit']}"}, "rangemode": "tozero"},
+    }  # fmt: skip
+
+
+def _targets(table: Sequence[dict[str, str]]) -> list[int]:
+    return sorted({int(row["target"]) for row in table if row["target"]})
+
+
+def _outcome(found: Sequence[dict[str, str]]) -> str:
+    lengths = [int(row["length"]) for row in found]
+    ended = sum(row["ended"] == ENDED["eos"] for row in found)
+    errors = [abs(int(row["error"])) for row in found if row["error"]]
+    mean = f", {sum(errors) / len(errors):.1f} from the target on average" if errors else ""
+    span = f"{min(lengths)} to {max(lengths)} {found[0]['unit']}"
+    return f"{span}{mean}; {ended} of {len(found)} ended by themselves"
+
+
+def _table(text: str, name: str) -> tuple[tuple[str, ...], list[dict[str, str]]]:
+    """The columns of a CSV, and its rows. name: what a Refused calls it."""
+    table = csv.DictReader(io.StringIO(text, newline=""))
     try:
         return tuple(table.fieldnames or ()), list(table)
     except csv.Error as error:
-        raise Refused(f"line {table.line_num} of {file} is no CSV ({error}): give a table with commas") from error
+        raise Refused(f"line {table.line_num} of {name} is no CSV ({error}): give a table with commas") from error
 
 
 def _text(file: Path) -> str:
@@ -153,8 +213,8 @@ def _kept(settings: RunSettings) -> str:
     return settings.model_dump_json(exclude_defaults=True)
 
 
-def _row(lab: Lab, settings: RunSettings) -> dict[str, Any]:
-    finish = next(event for event in lab.stream(settings) if isinstance(event, Finish))
+def _row(lab: Lab | EngineBackend, settings: RunSettings, control: Control | None = None) -> dict[str, Any]:
+    finish = next(event for event in lab.stream(settings, control) if isinstance(event, Finish))
     if finish.reason == "error":
         raise Refused(finish.message)
     unit = settings.goal_unit

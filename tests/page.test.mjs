@@ -122,3 +122,13 @@ test("a figure's titles and names are given in the language, its numbers are lef
     x: [1, 2], name: "unverändert", axis: { title: { text: "Token" }, ticktext: ["unverändert", "1k"] },
   });
 });
+
+test("a row goes before those of a later number, and else to the end", () => {
+  const rows = "[{ number: 1 }, { number: 4 }, { number: 6 }]";
+  assert.deepEqual([0, 2, 5, 9].map((number) => value(`placed(${rows}, ${number})`)), [0, 1, 2, 3]);
+});
+
+test("boxes are never moved, but drawn anew", () => {
+  const plot = "{ _fullData: [{ uid: 1 }], _fullLayout: {}, querySelector: () => null, querySelectorAll: () => [] }";
+  assert.equal(value(`move(${plot}, [{ type: "box", x: ["20"], y: [18] }])`), false);
+});

@@ -962,6 +962,7 @@ def test_the_run_is_an_endpoint_with_a_schema(address):
     described = schema["/generate"]["description"]
     assert all(f"\n{name}: " in described for name in named)
     assert "target: wanted length of the response, in `unit`; from 1 to 100,000." in described
+    assert "Settings that cannot run are refused with a sentence." in described
     job = client.submit("Why is the sky blue?", max_new_tokens=12, api_name="/generate")
     result = job.result()
     assert result["finish"]["tokens"] == 12 and len(result["steps"]) == 12

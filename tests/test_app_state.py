@@ -314,11 +314,11 @@ def handlers(name: str, runs: Runs, models: Sequence[str] = ("embedded",)) -> li
 
 
 def test_stop_ends_the_run_of_its_own_tab_and_no_other():
-    of_try, of_compare, of_long, of_generate = handlers("halt", runs := Runs())
+    of_try, of_compare, of_sweep, of_long, of_generate = handlers("halt", runs := Runs())
     visitor, control = SimpleNamespace(session_hash="me"), Control()
     with runs.started("me", control, "generate") as run:
         run.delivered.set()
-        assert [asyncio.run(halt(visitor, 3)) for halt in (of_try, of_compare, of_long)] == [4] * 3
+        assert [asyncio.run(halt(visitor, 3)) for halt in (of_try, of_compare, of_sweep, of_long)] == [4] * 4
         assert not control.stopped
         assert asyncio.run(of_generate(visitor, 3)) == 3 and control.stopped
 

@@ -85,6 +85,23 @@ def test_three_turns_with_targets_of_their_own_outlive_a_reload(visit):  # noqa:
     page.wait_for_function(f"{kept}.talk === '[]' && {kept}.system === 'Be brief.'")
 
 
+def test_a_copied_link_keeps_the_last_run_over_a_reload_and_brings_what_was_asked_of_each_turn(visit):  # noqa: F811
+    visitor = visit(query=link(prompt="Name a river.", method="ldpe", target=12))
+    page = visitor.page
+    asks(visitor, "Name a river.", "ldpe", "target", 12)
+    page.click("#go-on")
+    expect(turns(page)).to_have_count(1)
+    answer = asks(visitor, "Another?", "orpe", "target", 9)
+    saved(page, "generate", "Another?")
+    remembers(page, 2)
+    assert shared(page)
+    reload(page)
+    expect(page.locator("#text-run .ll-text")).to_have_text(answer.strip())
+    other = visitor.context.new_page()
+    other.goto(page.evaluate("navigator.clipboard.readText()"))
+    expect(turns(other)).to_contain_text("LDPE · target 12 tokens · ")
+
+
 @pytest.mark.ui
 def test_a_link_brings_its_conversation_and_hostile_words_stay_words(visit):  # noqa: F811
     from app.share import to_query

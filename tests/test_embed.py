@@ -92,6 +92,43 @@ def test_the_code_that_is_copied_shows_the_scene(page, closed):
     expect(page.locator("h1")).to_have_text(present.playable()[0]["title"])
 
 
+def copied(page: Page, button: str) -> str:
+    """The address in the code that a button copies."""
+    page.click(button)
+    expect(page.locator(button)).to_have_text("Copied", timeout=PATIENCE)
+    code = page.evaluate("navigator.clipboard.readText()")
+    return page.evaluate("(code) => document.createRange().createContextualFragment(code).firstChild.src", code)
+
+
+def test_what_try_it_and_the_lab_open_with_can_be_embedded(page, closed):
+    page.goto(f"{closed}/?tab=try")
+    page.wait_for_selector("#runway-try [data-scene]", timeout=PATIENCE)
+    assert copied(page, "#try-embed") == f"{closed}/lab/embed/it_obeys"
+    page.goto(f"{closed}/?tab=lab")
+    page.wait_for_selector("#text-run .ll-response[data-tokens]", timeout=PATIENCE)
+    assert copied(page, "#embed") == f"{closed}/lab/embed/60-tokens"
+    page.get_by_role("button", name="Λ window 48").click()
+    expect(page.locator("#figures-run .ll-message")).to_contain_text("160 tokens", timeout=PATIENCE)
+    assert copied(page, "#embed") == f"{closed}/lab/embed/lambda-window-48"
+
+
+def test_a_run_of_one_s_own_has_no_address_and_says_so(page, closed):
+    page.goto(f"{closed}/?tab=try")
+    page.wait_for_selector("#runway-try [data-scene]", timeout=PATIENCE)
+    own = "{ run: 'own', frame: 1, scene: '', unit: 'tokens', target: 60, span: 90, lanes: [] }"
+    page.evaluate(f"LengthLab.deliver('try', {own})")
+    page.click("#try-embed")
+    expect(page.locator(".toast-body")).to_contain_text("Save yours in the Lab with HTML", timeout=PATIENCE)
+
+
+def test_a_run_is_a_recorded_one_by_its_settings_and_its_answer():
+    trace = Trace.load(presets.file_of("60-tokens"))
+    assert embed.of_run(trace) == "60-tokens" and embed.of_run(None) == ""
+    trace.settings = trace.settings.model_copy(update={"seed": 1})
+    assert embed.of_run(trace) == ""
+    assert embed.of_pair(["asked", "60-tokens"]) == "it_obeys" and embed.of_pair(["60-tokens"]) == ""
+
+
 def test_an_unknown_name_is_refused_in_a_sentence(closed):
     answer = httpx.get(f"{closed}/lab/embed/none")
     assert answer.status_code == 404 and "copy the embed code" in answer.json()["detail"]

@@ -245,6 +245,23 @@ def test_arabic_mirrors_the_page_but_not_its_charts(visit, width):
     assert [page.evaluate(style, each) for each in (".ll-runway", "#chart-length .ll-plot")] == ["rtl", "ltr"]
 
 
+@pytest.mark.parametrize(("language", "left", "right"), [("en", 59, 60), ("ar", 61, 60)])
+def test_arrow_keys_move_the_flag_the_way_they_point(visit, language, left, right):
+    page = visit(query=f"?tab=try&lang={language}").page
+    speaks(page, language)
+    flag = page.locator("#runway-try .ll-flag")
+    flag.focus()
+    expect(flag).to_have_attribute("aria-valuenow", "60")
+    x = flag.bounding_box()["x"]
+    page.keyboard.press("ArrowLeft")
+    expect(flag).to_have_attribute("aria-valuenow", str(left))
+    assert flag.bounding_box()["x"] < x
+    page.keyboard.press("ArrowRight")
+    expect(flag).to_have_attribute("aria-valuenow", str(right))
+    page.keyboard.press("ArrowUp")
+    expect(flag).to_have_attribute("aria-valuenow", "61")
+
+
 def test_a_language_that_was_chosen_is_kept_and_the_address_goes_before_it(visit):
     page = visit(query="?tab=try").page
     chooses(page, "es")

@@ -14,7 +14,8 @@ from playwright.sync_api import expect
 from pydantic import ValidationError
 from test_app_browser import address, demo, lab, runs, visit  # noqa: F401
 
-from app.share import MAX_CHARACTERS, _packed, from_query, settings_of, to_query
+from app import conversation
+from app.share import MAX_CHARACTERS, _packed, about_of, from_query, settings_of, to_query
 from backend.settings import RunSettings, Watch
 
 # More lists in lists than Python reads.
@@ -137,6 +138,24 @@ def test_a_conversation_that_was_cut_or_changed_is_left_out(change):
 def test_a_conversation_in_another_order_is_left_out_with_the_reason():
     values, problems = from_query({"target": "30", "earlier": _packed('[["user", "a"], ["user", "b"]]')})
     assert values == {"target": 30} and "two messages of the user's follow each other" in problems[0]
+
+
+def test_a_link_says_what_was_asked_of_each_answer():
+    asked, about = RunSettings(prompt="And?", earlier=talk("English", 300, 2)), ["LDPE · target 60 tokens", "Free"]
+    query = dict(parse_qsl(to_query(asked, about)))
+    assert from_query(query)[0]["earlier"] == asked.earlier and about_of(query) == about
+    assert about_of(dict(parse_qsl(to_query(asked)))) == []
+    values = conversation.read(conversation.shown(asked.earlier, about)[1])
+    assert [each.about for each in values] == about
+
+
+@pytest.mark.parametrize("packed", ["", "x", _packed("{"), _packed("5"), _packed('["a", 5]'), _packed("[" * 40_000)])
+def test_words_about_answers_that_are_damaged_give_way_to_the_number_of_words(packed):
+    about = about_of({"about": packed})
+    assert about == []
+    asked = RunSettings(prompt="x", earlier=talk("English", 30, 1))
+    [value] = conversation.read(conversation.shown(asked.earlier, about)[1])
+    assert value.about.endswith((" word", " words"))
 
 
 def test_a_short_prompt_stays_readable():

@@ -2,11 +2,14 @@
 
 import csv
 import json
+import time
 
 import pytest
 
 from backend import sweep
 from backend.__main__ import main
+from backend.inference.control import Control
+from backend.inference.side_by_side import as_they_end
 from backend.refused import Refused
 from backend.terminal import WRONG
 
@@ -112,3 +115,40 @@ def test_another_file_is_not_written_over(tmp_path):
     with pytest.raises(Refused, match="no table of a sweep"):
         sweep.sweep(None, [], out, print)
     assert out.read_text() == "a,b\n1,2\n"
+
+
+def test_what_ends_first_comes_first_and_what_has_not_begun_never_does():
+    begun: list[float] = []
+
+    def waits(seconds: float) -> float:
+        begun.append(seconds)
+        time.sleep(seconds)
+        return seconds
+
+    found = as_they_end(waits, [1.0, 0.01, 0.02, 0.03, 0.04], rows=2)
+    assert next(found) == (1, 0.01) and next(found) == (2, 0.02)
+    found.close()
+    assert len(begun) < 5
+
+
+def test_answers_are_those_of_a_table_and_count_is_theirs(lab):
+    methods, targets = ["ldpe", "none"], [6, 12]
+    asked = sweep.cases(QUESTIONS, methods, targets, [0], max_new_tokens=16)
+    assert sweep.count(QUESTIONS, methods, targets, [0]) == len(asked) == 6
+    found = dict(sweep.answers(lab, asked, Control(), 4))
+    assert [(found[i]["prompt"], found[i]["method"]) for i in range(6)] == [(s.prompt, s.method) for s in asked]
+    [cells] = csv.reader(sweep.line(found[3].values()).splitlines(keepends=True))
+    assert cells[:3] == [f"'{QUESTIONS[1]}", "ldpe", "6"]
+
+
+def test_a_stop_leaves_out_what_had_not_ended(lab):
+    asked, control = sweep.cases(["Tell a long story."], ["none"], [1], range(6), max_new_tokens=200), Control()
+    control.stop()
+    assert [*sweep.answers(lab, asked, control, 2)] == []
+
+
+def test_a_run_that_cannot_be_made_stops_the_others(lab):
+    asked, control = sweep.cases(["Why?"], ["none"], [1], [0], model="/no/such/model"), Control()
+    with pytest.raises(Refused, match="allow"):
+        [*sweep.answers(lab, asked, control, 2)]
+    assert control.stopped

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import gradio as gr
 
-from app import charts, controls, conversation, live, model, presets, replay, toasts, veil
+from app import charts, controls, conversation, embed, live, model, presets, replay, toasts, veil
 from app.branches import WHOLE, Branch, Tree, branches_of, grown, holds, stands
 from app.buttons import QUIET, Buttons, Start
 from app.controls import Form
@@ -20,7 +20,7 @@ from app.numbers import in_range
 from app.replay import Replay
 from app.runs import Runs
 from app.series import PastRun, RunSeries
-from app.share import from_query, to_query
+from app.share import about_of, from_query, to_query
 from app.store import Store
 from app.taking_up import Place
 from app.view import FIELDS, View, failed, follow, sentence
@@ -115,14 +115,9 @@ def _layout(
         with gr.Column(elem_classes=["ll-side"], scale=0, min_width=340):
             talk = live.conversation(conversation.EMPTY)
             prompt = gr.Textbox(
-                settings.prompt,
-                label="Prompt",
-                lines=3,
-                max_lines=10,
-                elem_id="prompt",
-                placeholder="What should the model answer?",
-                info="Ctrl + Enter generates, Esc stops",
-            )
+                settings.prompt, label="Prompt", lines=3, max_lines=10, elem_id="prompt",
+                placeholder="What should the model answer?", info="Ctrl + Enter generates, Esc stops",
+            )  # fmt: skip
             gr.Examples(
                 [[text] for text in controls.PROMPTS.values()],
                 [prompt],
@@ -298,6 +293,7 @@ class Files:
     """The buttons for links and files; `file` and `link` stay out of sight and carry what is handed over."""
 
     share: gr.Button
+    embed: gr.Button
     replay: gr.Button
     load: gr.UploadButton
     exports: dict[str, gr.Button]
@@ -312,6 +308,7 @@ def _file_buttons() -> Files:
     with gr.Row(elem_classes=["ll-files"]):
         return Files(
             share=gr.Button("Copy link", size="sm", elem_id="share", min_width=60),
+            embed=gr.Button("Copy embed code", size="sm", elem_id="embed", min_width=60),
             replay=gr.Button("Replay", size="sm", elem_id="replay", min_width=60),
             load=gr.UploadButton("Load", size="sm", file_types=[".json", ".gz"], elem_id="load", min_width=60),
             exports={
@@ -327,13 +324,15 @@ def _files(files: Files, parts: Parts, runs: Runs, store: Store, first: Trace | 
 
     def make_link(*values: Any) -> str:
         try:
-            return to_query(parts.form.settings(values))
+            talk = dict(zip(parts.form.parts, values, strict=True))["talk"]
+            return to_query(parts.form.settings(values), conversation.abouts(talk))
         except ValueError as error:
             raise toasts.refusal(sentence(error, parts.form.labels), "No link was made") from error
 
     files.share.click(make_link, parts.form.inputs, [files.link], **QUIET).success(
         None, [files.link], None, js="(query) => LengthLab.share(query)"
     )
+    embed.offers(files.embed, [parts.trace], lambda trace: embed.of_run(trace or first))
     for name in EXPORTS:
         export = files.exports[name].click(exporter(name, first, store), [parts.trace], [files.file], **QUIET)
         export.success(None, None, None, js="() => setTimeout(() => document.querySelector('#file').click(), 50)")
@@ -388,7 +387,8 @@ def restored(form: Form, query: dict[str, str]) -> tuple[list[Any], str]:
         toasts.warn(f"The link's {name} is beyond this page's range and was cut to it.", "Link")
     if not values:
         return [gr.skip()] * len(form.inputs), ""
-    return form.values({"prompt": controls.DEFAULT_PROMPT} | values), "Settings taken from the link: press Generate."
+    shown = form.values({"prompt": controls.DEFAULT_PROMPT} | values, about_of(query))
+    return shown, "Settings taken from the link: press Generate."
 
 
 def _lacking(source: str, name: str) -> str:

@@ -107,7 +107,7 @@ def _examples(stage: Stage) -> list[gr.Button]:
     for lesson in lessons().values():
         if lesson.run.tab == PLACE:
             values = dict(zip(stage.boxes, stage.values(lesson.run.settings), strict=True))
-            words = f"{lesson.title} ({_duration(max(1, _seconds(*(values[name] for name in ESTIMATED))))})"
+            words = f"{lesson.title} ({plans.duration(max(1, _seconds(*(values[name] for name in ESTIMATED))))})"
             button = gr.Button(words, size="sm", elem_id=f"l-{lesson.name.replace('_', '-')}", min_width=60)
             filled = button.click(partial(stage.values, lesson.run.settings), None, [*stage.boxes.values()], **QUIET)
             filled.success(None, None, None, js=f"() => LengthLab.presses('{stage.go}')", **QUIET)
@@ -299,7 +299,7 @@ def _figures(reading: RunSeries, seconds: float, stopped: bool) -> dict[str, Any
         "perplexity": f"{reading.perplexity:,.4g}",
         "speed": f"{reading.throughput[-1]:,.0f}",
         "memory": f"{reading.cache_bytes[-1] / 2**20:.1f} MiB",
-        "left": _duration(seconds),
+        "left": plans.duration(seconds),
         "progress": reading.read / reading.to_read,
         "state": "busy",
         "message": "Stopping …" if stopped else f"{doing} {reading.to_read:,} tokens: {reading.name}",
@@ -329,7 +329,7 @@ def _estimate(length: int, window: int, sinks: int, ratio: float, chosen: list[s
         return live.noted("")
     each = _each(length, window, sinks, ratio, chosen)
     slowest = max(each, key=lambda name: each[name])
-    words = f"About {_duration(sum(each.values()))} on two cores"
+    words = f"About {plans.duration(sum(each.values()))} on two cores"
     return live.noted(f"{words}, most of it {slowest}." if len(each) > 1 else f"{words}.")
 
 
@@ -341,7 +341,3 @@ def _each(length: int, window: int, sinks: int, ratio: float, chosen: list[str])
 
 def _seconds(*asked: Any) -> float:
     return sum(_each(*asked).values())
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:,.0f} s" if seconds < 100 else f"{seconds / 60:,.0f} min"

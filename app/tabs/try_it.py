@@ -8,7 +8,7 @@ from typing import Any, Final, get_args
 
 import gradio as gr
 
-from app import charts, lanes, live, presets, runway, text, toasts
+from app import charts, embed, lanes, live, presets, runway, text, toasts
 from app.buttons import QUIET, Buttons
 from app.charts.drawing import signed
 from app.controls import Form
@@ -96,9 +96,12 @@ def build(lab: Any, runs: Runs, adapters: Adapters) -> Parts:
         flag = live.runway("try", "Runway", asked.target)
         with gr.Row(elem_classes=["ll-onward"]):
             inside = gr.Button("All settings", size="sm", elem_id="try-inside")
+            code = gr.Button("Copy embed code", size="sm", elem_id="try-embed")
         with gr.Accordion("See inside", open=False, elem_id="try-charts"), gr.Row(elem_classes=["ll-grid"]):
             live.charts(PLACE, [])
         stream = live.stream(recorded(shown) if shown else None)
+    scene = gr.Textbox(visible="hidden")
+    embed.offers(code, [scene], str, "() => [document.querySelector('#runway-try .ll-runway').dataset.scene ?? '']")
     _steering(inputs[1], flag, runs)
     veils = "(...values) => window.LengthLab?.asksFor(values)"
     gr.on([part.change for part in inputs], None, inputs, None, js=veils, **QUIET)
@@ -220,7 +223,8 @@ def recorded(pair: Sequence[Trace]) -> Frame:
     """The frame of a recorded pair, asked and steered."""
     views = [View.of(trace, name=name) for trace, name in zip(pair, NAMES, strict=True)]
     texts = {name: text.pieces(view.series) for name, view in zip(TEXTS, views, strict=True)}
-    return Frame(draw(views, None, 1), texts)
+    scene = embed.of_pair([preset.name for preset in presets.OPENING])
+    return Frame(draw(views, None, 1) | {"try": runway.encode([view.series for view in views], 1, scene)}, texts)
 
 
 def draw(views: Sequence[View], coming: Progress | None, frame: int) -> dict[str, str]:

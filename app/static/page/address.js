@@ -1,10 +1,11 @@
-// The link goes to the address bar and to the clipboard.
+// The link goes to the address bar and to the clipboard. The page holds what it asks for already.
 function share(query) {
   const url = new URL(location.href);
   const kept = ["__theme", "lang"].map((name) => [name, url.searchParams.get(name)]);
   url.search = query;
   for (const [name, value] of kept) if (value) url.searchParams.set(name, value);
   history.replaceState(null, "", url);
+  take();
   copy(document.querySelector("#share"), url.href, () => "It is in the address bar");
   return url.href;
 }

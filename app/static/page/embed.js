@@ -10,3 +10,5 @@ function embedCode({ name, title }) {
   const frame = Object.assign(document.createElement("iframe"), { src: new URL(`lab/embed/${name}`, location.href).href, title, width: 720, height: 440, loading: "lazy" });
   return frame.outerHTML;
 }
+// Copies it for a button.
+const embeds = (selector, scene) => copy(document.querySelector(selector), embedCode(scene), () => "No clipboard");

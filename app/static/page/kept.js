@@ -28,12 +28,14 @@ function write() {
 addEventListener("pagehide", write);
 
 // A link is taken once: when its page is loaded anew, what was made of it since is what counts.
-const taken = () => stored("sessionStorage", LINKED) === location.search
+const settings = () => new URLSearchParams([...named()].filter(([name]) => !noSetting(name))).toString();
+const take = () => stored("sessionStorage", LINKED, settings());
+const taken = () => stored("sessionStorage", LINKED) === settings()
   && performance.getEntriesByType("navigation")[0]?.type !== "navigate";
 let linked;
 function byLink() {
   linked ??= holdsSettings() && !taken();
-  stored("sessionStorage", LINKED, location.search);
+  take();
   return linked;
 }
 

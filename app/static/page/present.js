@@ -43,7 +43,7 @@ function present(element, props) {
   // The browser keeps Escape for itself while the page has the whole screen.
   document.addEventListener("fullscreenchange", () => { if (whole && !document.fullscreenElement) root.close(); });
   const acts = { close: () => root.close(), previous: () => show(at - 1), next: () => show(at + 1), again: play,
-    embed: () => { const code = embedCode(props.scenes[at]); copy(button("embed"), code, () => "No clipboard"); } };
+    embed: () => embeds(".ll-present [data-act=embed]", props.scenes[at]) };
   root.addEventListener("click", (event) => acts[event.target.closest("[data-act]")?.dataset.act]?.());
   root.addEventListener("keydown", (event) => {
     event.stopPropagation();

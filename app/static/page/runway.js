@@ -33,7 +33,8 @@ function sparks(chance, span) {
 }
 
 // Lanes from nothing to beyond a target: what was written, where sentences end, the chance to end, and the flag at the
-// target, which the pointer and the arrow keys move. A value is {run, unit, target, span, lanes}.
+// target, which the pointer and the arrow keys move. A value is {run, unit, target, span, lanes}, and the scene
+// that plays the same, if any.
 let asks = () => {};
 const asksFor = (values) => asks(values);
 function runway(element, props, trigger, watch) {
@@ -43,6 +44,7 @@ function runway(element, props, trigger, watch) {
   const least = Number(flag.getAttribute("aria-valuemin"));
   let latest = { span: 1.5 * props.value, unit: "tokens", lanes: [] }, asked = null, begun = false;
   const share = (value) => along(value, latest.span);
+  const backwards = () => getComputedStyle(track).direction === "rtl";
 
   function draw() {
     root.querySelector(".ll-runs").replaceChildren(...latest.lanes.map((lane, index) => drawnLane(lane, index, latest.span)));
@@ -89,6 +91,7 @@ function runway(element, props, trigger, watch) {
     latest = value;
     compare();
     root.dataset.run = value.run;
+    root.dataset.scene = value.scene;
     root.dataset.drawn = value.frame;
     draw();
     speak(running);
@@ -98,11 +101,12 @@ function runway(element, props, trigger, watch) {
   flag.addEventListener("pointermove", (event) => {
     if (!flag.hasPointerCapture(event.pointerId)) return;
     const box = track.getBoundingClientRect();
-    const along = getComputedStyle(track).direction === "rtl" ? box.right - event.clientX : event.clientX - box.left;
+    const along = backwards() ? box.right - event.clientX : event.clientX - box.left;
     move(latest.span * along / box.width);
   });
   flag.addEventListener("keydown", (event) => {
-    const by = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, PageUp: 10, PageDown: -10 }[event.key];
+    const right = backwards() ? -1 : 1;
+    const by = { ArrowRight: right, ArrowUp: 1, ArrowLeft: -right, ArrowDown: -1, PageUp: 10, PageDown: -10 }[event.key];
     if (!by) return;
     event.preventDefault();
     move((props.value ?? latest.target) + by);

@@ -32,7 +32,7 @@ from app.series import RunSeries
 PLOTLY = Path(str(files("plotly") / "package_data" / "plotly.min.js"))
 STATIC = Path(__file__).parent / "static"
 PAGE = STATIC / "page"
-STYLES = tuple(STATIC / f"{name}.css" for name in ("style", "sweep", "scenes", "forced_colors"))
+STYLES = tuple(STATIC / f"{name}.css" for name in ("style", "sight", "sweep", "scenes", "forced_colors"))
 # In this order: a part may use at once what those before it define.
 PARTS = (
     "loading", "palette", "stream", "drawing", "chart", "table", "response", "clipboard", "figures", "sight", "choice",

@@ -37,6 +37,8 @@ from app.visitors import visitor
 PERIOD = 0.03
 # Seconds between looks for what can be let go, and before a task that failed is begun again.
 TIDYING, REST = 2.0, 0.5
+# What programs ask for of the events that are not in the API's description.
+COMPLETION = "chat_completion"
 SESSION = re.compile(r"[\w-]{1,64}", re.ASCII)
 # Events of all visitors that wait or go on.
 PLACES = 2000
@@ -215,7 +217,8 @@ class Admission(Queue):
         """Takes note that nobody reads a session any more; what it asked for ends, where that was not read whole. A
         page has time to come back, in which its runs rest; a program has not."""
         if not whole:
-            page = any(event.fn.api_visibility == "private" for event in self._events(session))
+            asked = [event.fn for event in self._events(session)]
+            page = any(fn.api_visibility == "private" and fn.api_name != COMPLETION for fn in asked)
             self._end_in(session, self.shares.lost_seconds if page else 0)
         if session in self._nameless:
             self._seen[session] = GONE

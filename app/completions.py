@@ -24,7 +24,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from app import chat
-from app.admission import Admission
+from app.admission import COMPLETION, Admission
 from app.api import Unread
 from app.chat import Answer, ChatRequest
 from app.presence import counted
@@ -34,7 +34,7 @@ from app.visitors import visitor
 from backend.inference.control import Control
 from backend.settings import RunSettings
 
-EVENT = "chat_completion"
+EVENT = COMPLETION
 # The only kind of address at which Gradio takes an event.
 ADDRESS = f"/gradio_api/call/{EVENT}"
 COMPLETIONS, MODELS = "/v1/chat/completions", "/v1/models"

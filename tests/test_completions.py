@@ -30,8 +30,7 @@ def runs() -> Runs:
 
 @pytest.fixture(scope="module")
 def address(held_lab, runs):
-    # Who leaves is waited for as a page is, which may come back.
-    demo = lab_page.build(held_lab, available, runs, 4, Shares(visitor_runs=2, lost_seconds=1))
+    demo = lab_page.build(held_lab, available, runs, 4, Shares(visitor_runs=2))
     yield app.serve(demo)
     demo.close()
 

@@ -515,7 +515,7 @@ def test_what_a_model_does_not_allow_to_a_long_text_is_a_sentence(ways, on, word
 
 def test_ways_to_read_that_a_model_does_not_allow_are_not_offered_and_say_why(tiny_folder):
     mpt = str(tiny_folder("mpt"))
-    _, of_long, _ = handlers("describe", Runs(), ["embedded", mpt])
+    _, _, of_long, *_ = handlers("describe", Runs(), ["embedded", mpt])
     *_, ways = of_long(mpt, "fp32", 0, 0, ["Λ", "NTK PIC"]).values()
     assert ways["choices"] == ["Plain", "Λ", "Λ without sinks", "Truncation", "StreamingLLM"] and ways["value"] == ["Λ"]
     assert "no RoPE base" in ways["info"] and "no position ids" in ways["info"]

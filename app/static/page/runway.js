@@ -49,7 +49,8 @@ function runway(element, props, trigger, watch) {
   function draw() {
     root.querySelector(".ll-runs").replaceChildren(...latest.lanes.map((lane, index) => drawnLane(lane, index, latest.span)));
     const step = [5, 10, 20, 25, 50, 100, 200, 250, 500, 1000, 2000].find((size) => latest.span / size <= 8) ?? latest.span;
-    scale.replaceChildren(...Array.from({ length: Math.floor(latest.span / step) + 1 }, (_, i) => {
+    // The unit stands at the end.
+    scale.replaceChildren(...Array.from({ length: Math.ceil(0.97 * latest.span / step) }, (_, i) => {
       const label = Object.assign(document.createElement("span"), { textContent: (i * step).toLocaleString("en") });
       label.style.insetInlineStart = share(i * step);
       return label;

@@ -18,6 +18,7 @@ from app.buttons import QUIET
 from app.classroom import joining, screen
 from app.classroom.room import Room
 from app.orphans import Orphans
+from app.packed import Packed
 from app.presence import Presence
 from app.present import playable
 from app.results import route
@@ -86,6 +87,7 @@ class Page(gr.Blocks):
         self.queue(api_open=False)
         self._queue = Admission(self, shares, concurrency, runs, self._sessions.forget, tidies)
         self.middleware = [
+            Middleware(Packed),
             Middleware(Cookies),
             Middleware(Presence, watched=self._queue),
             Middleware(Uploads, store=store, shares=shares),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import http.client
 import json
 import socket
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
 
 import pytest
 from hypothesis import given
@@ -139,6 +141,15 @@ def test_every_answer_tells_the_browser_what_it_may_do(address):
         policy = dict(part.strip().split(" ", 1) for part in headers["content-security-policy"].split(";"))
         assert policy["default-src"] == "'self'" and policy["object-src"] == "'none'"
         assert policy["frame-ancestors"] == "https://course.example.org"
+
+
+def test_the_page_is_packed_for_who_takes_it_so_and_is_the_same(address):
+    for path in ("/", "/config"):
+        whole = urlopen(Request(f"http://{address}{path}")).read()
+        with urlopen(Request(f"http://{address}{path}", headers={"Accept-Encoding": "gzip"})) as answer:
+            packed = answer.read()
+        assert answer.headers["content-encoding"] == "gzip" and len(packed) < 150_000 < len(whole)
+        assert len(gzip.decompress(packed)) == len(whole)
 
 
 def test_frames_are_refused_unless_allowed():

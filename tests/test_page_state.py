@@ -12,6 +12,7 @@ from app.charts.drawing import axes
 from app.presets import PRESETS
 from app.share import from_query, to_query
 from backend.methods import methods
+from backend.record.trace import Trace
 from backend.settings import CAP, MAX_NEW_TOKENS, RunSettings
 from tests.test_app_browser import CHARTS, LONG, address, demo, runs, visit  # noqa: F401
 
@@ -30,7 +31,7 @@ def test_the_page_opens_on_a_run_and_the_settings_that_made_it(visit):  # noqa: 
     assert page.input_value("#target input[type=number]") == str(first.target)
     assert page.input_value("#cap input[type=number]") == str(first.max_new_tokens)
     assert page.locator("#choice-method [aria-checked=true], #choice-method input:checked").count() == 1
-    assert page.inner_text("#figures-run [data-field=error]") in ("±0", "0", "+1", "−1")
+    assert page.inner_text("#figures-run [data-field=error]") == f"{Trace.load(PRESETS[0].file).finish.error:+}"
     expect(page.locator(".ll-stage")).not_to_have_class(VEILED)
 
 

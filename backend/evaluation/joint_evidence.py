@@ -73,7 +73,7 @@ def _limits(results: Mapping[str, Any]) -> Evidence:
         _below(results), "000",
         "answers that “terminate smoothly at or before the token limit” (§6, figure 5); no share is stated",
         f"below the limit {share_of(kept[0])}; ended {', '.join(named)}",
-        "Missed without landing: most answers do not end smoothly, but stop amid a sentence near the limit.",
+        "Missed: without landing most answers do not end smoothly, but stop amid a sentence near the limit.",
     )  # fmt: skip
 
 

@@ -188,7 +188,7 @@ def test_each_share_is_an_option():
 
 def test_no_run_begins_past_the_queue(served):
     runs = [function._id for function in served.page.fns.values() if function.types_generator]
-    assert len(runs) == 9
+    assert len(runs) == 10
     for number, route in product(runs, ("run/generate", "api/generate", "run/predict")):
         for session in ({}, {"session_hash": None}, {"session_hash": ""}, {"session_hash": "mine"}):
             answer = Visitor(served).http.post(f"{API}/{route}", json={"data": ["Hi"], "fn_index": number, **session})

@@ -119,7 +119,7 @@ def test_a_run_becomes_a_turn_once():
     talk = conversation.grown(conversation.EMPTY, RUN)
     [turn] = conversation.read(talk)
     assert (turn.question, turn.answer) == (RUN.settings.prompt, RUN.finish.text)
-    assert turn.about == f"LDPE · target 60 tokens · {RUN.finish.tokens} written, +1"
+    assert turn.about == f"LDPE · target 60 tokens · {RUN.finish.tokens} written, {RUN.finish.error:+}"
     assert conversation.ends_with(talk, RUN) and not conversation.ends_with(TALK, RUN)
     with pytest.raises(Refused, match="in the conversation already"):
         conversation.grown(talk, RUN)

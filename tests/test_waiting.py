@@ -148,7 +148,7 @@ def test_page_and_endpoint_tell_the_place_and_stop_gives_it_up(served: Served):
             event = Visitor(served).calls(max_new_tokens=2).json()["event_id"]
             called = there.enter_context(Visitor(served).reading(event))
             assert next(called)[0]["progress"] == {"before": 2}
-            assert visitors[0].presses("halt", [0], tab=3).status_code == 200
+            assert visitors[0].presses("halt", [0], tab=4).status_code == 200
             eventually(lambda: words(served, "generate") == places[:1], "the end of the stopped run")
             assert next(called)[0]["progress"] == {"before": 1}
         [result] = [*called][-1]

@@ -124,6 +124,9 @@ class Admission(Queue):
         """Ends the tasks that serve all, and lets those who read hear of it before their streams are cut."""
         self._closing = True
         super().close()
+        # Nobody ends any more what rests.
+        for session in [*self._ending]:
+            self._runs.stop(session)
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake)
 

@@ -123,12 +123,13 @@ def test_a_page_that_was_closed_has_less_time(held_lab):
 def test_a_run_that_nobody_reads_computes_nothing_and_is_let_go(held_lab):
     with serving(held_lab, Shares(kept_seconds=1, unread_seconds=1)) as served:
         event = Visitor(served).calls(**MANY).json()["event_id"]
-        page = Visitor(served)
+        program, page = served.queue.session_of(event), Visitor(served)
         with page.open():
             assert page.asks(**MANY).status_code == 200
             assert Visitor(served).answered("show")
             assert len(served.runs) == 0
             eventually(lambda: not served.queue.event_ids_to_events, "the end of what nobody reads")
+            eventually(lambda: program not in served.queue.pending_event_ids_session, "that nothing is known of it")
             assert not served.queue.pending_event_ids_session[page.session]
         with Visitor(served).reading(event) as messages:
             assert "404" in next(messages)

@@ -257,7 +257,7 @@ class Admission(Queue):
         due = time.monotonic() + seconds
         self._ending[session] = min(due, self._ending.get(session, due))
         self._runs.pause(session)
-        if not seconds:
+        if not seconds or self._closing:
             self._end(session)
 
     def _end(self, session: str) -> None:

@@ -150,11 +150,7 @@ def build(
             with gr.Tab("Lessons", id="lessons"):
                 lessons.build()
             with gr.Tab("Compare", id="compare"):
-                way = sweep.ways()
-                with gr.Column(elem_classes=["ll-compared"]):
-                    compared, compares = compare.build(backend, runs, adapters, demo.load)
-                with gr.Column(elem_classes=["ll-swept"]):
-                    swept, sweeps = sweep.build(backend, runs, adapters, demo.load)
+                (compared, compares), (swept, sweeps) = _comparing(backend, runs, adapters, demo)
             with gr.Tab("Read far", id="far"):
                 read, reads = long_context.build(lab, runs, demo.load)
             with gr.Tab("Lab", id="lab"):
@@ -162,7 +158,7 @@ def build(
             try_it.leads_on(tried, parts.form, adapters, tabs)
             with gr.Tab("Evidence", id="evidence") as opened:
                 evidence.build(opened)
-        forms = {try_it.PLACE: tried.form, compare.PLACE: {"way": way} | compared, long_context.PLACE: read}
+        forms = {try_it.PLACE: tried.form, compare.PLACE: compared, long_context.PLACE: read}
         stages = {place: Stage(form, *GO[place]) for place, form in forms.items()}
         lessons.panel(tabs, stages, *([room.predicts] if room else []))
         generated = endpoint(backend, runs, demo.unread)
@@ -183,6 +179,19 @@ def build(
         *(screen.routes(room, lambda: demo.reached) if room else []),
     ]  # fmt: skip
     return demo
+
+
+def _comparing(
+    backend: EngineBackend, runs: Runs, adapters: Adapters, demo: Page
+) -> tuple[tuple[dict[str, Any], Place], tuple[dict[str, Any], Place]]:
+    """Settings side by side, and a sweep, of which one shows: the parts of each form by their names, and where it shows
+    runs."""
+    way = sweep.ways()
+    with gr.Column(elem_classes=["ll-compared"]):
+        compared, compares = compare.build(backend, runs, adapters, demo.load)
+    with gr.Column(elem_classes=["ll-swept"]):
+        swept = sweep.build(backend, runs, adapters, demo.load)
+    return ({"way": way} | compared, compares), swept
 
 
 def _keeping(demo: Page, parts: generate.Parts, forms: kept.Forms) -> None:

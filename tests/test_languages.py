@@ -189,17 +189,24 @@ def test_what_the_lab_refuses_is_shown_in_the_language(visit):
     expect(said).to_have_text("Aus dem Link wurde Ziel weggelassen: „Ziel“ muss mindestens 1 sein")
 
 
+def lacking(page: Page, place: str) -> dict[tuple[str, str], list[str]]:
+    """What stays English of what shows there, by place and language; all of it is English again afterwards."""
+    page.evaluate(LOOK)
+    missing = {}
+    for language in OTHERS:
+        chooses(page, language)
+        missing[place, language] = left(page, language)
+    chooses(page, "en")
+    assert page.evaluate(CHANGED) == []
+    return missing
+
+
 def test_each_tab_is_whole_in_each_language_and_english_again_afterwards(visit):
     # Drawings out of sight are not made anew: all are in sight.
     page, missing = visit(query="?tab=try", viewport={"width": 1440, "height": 5000}).page, {}
     for tab in TABS:
         opens(page, tab)
-        page.evaluate(LOOK)
-        for language in OTHERS:
-            chooses(page, language)
-            missing[tab, language] = left(page, language)
-        chooses(page, "en")
-        assert page.evaluate(CHANGED) == []
+        missing |= lacking(page, tab)
         if tab == "lessons":
             page.click(".ll-lesson [data-act=close]")
     assert not {place: words for place, words in missing.items() if words}
@@ -213,12 +220,7 @@ def test_the_class_s_screens_are_whole_in_each_language(visit, address, taught, 
         if at != "join":
             page.locator("summary").click()
             page.wait_for_selector("#table button")
-        page.evaluate(LOOK)
-        for language in OTHERS:
-            chooses(page, language)
-            missing[at, language] = left(page, language)
-        chooses(page, "en")
-        assert page.evaluate(CHANGED) == []
+        missing |= lacking(page, at)
     assert not {place: words for place, words in missing.items() if words}
 
 

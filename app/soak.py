@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import socket
 import statistics
 import subprocess
 import sys
@@ -26,6 +25,7 @@ from typing import Any
 
 import httpx
 
+from app.free_port import free_port
 from backend.terminal import say
 
 CALL = "/gradio_api/call/generate"
@@ -160,9 +160,7 @@ class Visitor:
 @contextmanager
 def served(log: Path) -> Iterator[str]:
     """The address of a lab in a process of its own, which writes to `log`. RuntimeError where it does not come."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     with log.open("wb") as out:
         process = subprocess.Popen([sys.executable, "-m", "app", "--port", str(port)], stdout=out, stderr=out)
     try:

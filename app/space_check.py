@@ -11,7 +11,6 @@ import argparse
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from urllib.request import Request, urlopen
 from playwright.sync_api import sync_playwright
 
 from app.chromium import launch
+from app.free_port import free_port
 from backend.models import embedded
 
 ROOT = Path(__file__).parents[1]
@@ -134,9 +134,7 @@ def main() -> None:
     parser.add_argument("--python", default=sys.executable, help="makes the environment (default: this one)")
     given = parser.parse_args()
     card = front_matter((ROOT / "README.md").read_text("utf-8"))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     with tempfile.TemporaryDirectory(prefix="space-") as scratch:
         home = Path(scratch)
         try:

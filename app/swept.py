@@ -14,7 +14,6 @@ from app.charts.palette import SERIES_COLOURS
 from app.plans import duration
 from backend import sweep
 from backend.methods import methods
-from backend.record import bom
 from backend.refused import Refused
 from backend.settings import RunSettings, Unit, counted
 
@@ -87,11 +86,7 @@ def uploaded(path: Path) -> list[str]:
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise Refused(f"{path.name} is larger than {MAX_BYTES // 1000} kB: upload a part of it")
-    try:
-        text = bom.decoded(data)
-    except UnicodeDecodeError as error:
-        raise Refused(f"{path.name} is not UTF-8 text: save it as UTF-8") from error
-    found = sweep.column(text, path.name)
+    found = sweep.column(sweep.decoded(data, path.name), path.name)
     if not found:
         raise Refused(f"the column prompt of {path.name} is empty: give at least one prompt")
     return found

@@ -49,6 +49,14 @@ def lines(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.strip()]
 
 
+def decoded(data: bytes, name: str) -> str:
+    """The text of a file. name: what a Refused calls it."""
+    try:
+        return bom.decoded(data)
+    except UnicodeDecodeError as error:
+        raise Refused(f"{name} is not UTF-8 text: save it as UTF-8") from error
+
+
 def column(text: str, name: str) -> list[str]:
     """The prompts of a CSV's column `prompt`. name: what a Refused calls the CSV."""
     columns, found = _table(text, name)
@@ -197,9 +205,7 @@ def _table(text: str, name: str) -> tuple[tuple[str, ...], list[dict[str, str]]]
 
 def _text(file: Path) -> str:
     try:
-        return bom.decoded(file.read_bytes())
-    except UnicodeDecodeError as error:
-        raise Refused(f"{file} is not UTF-8 text: save it as UTF-8") from error
+        return decoded(file.read_bytes(), str(file))
     except OSError as error:
         raise Refused(f"{file} cannot be read ({error.strerror}): give the path of a text file") from error
 

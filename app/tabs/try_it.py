@@ -224,18 +224,18 @@ def recorded(pair: Sequence[Trace]) -> Frame:
     views = [View.of(trace, name=name) for trace, name in zip(pair, NAMES, strict=True)]
     texts = {name: text.pieces(view.series) for name, view in zip(TEXTS, views, strict=True)}
     scene = embed.of_pair([preset.name for preset in presets.OPENING])
-    return Frame(draw(views, None, 1) | {"try": runway.encode([view.series for view in views], 1, scene)}, texts)
+    return Frame(draw(views, None, 1, scene), texts)
 
 
-def draw(views: Sequence[View], coming: Progress | None, frame: int) -> dict[str, str]:
-    """What both lanes show beside their texts."""
+def draw(views: Sequence[View], coming: Progress | None, frame: int, scene: str = "") -> dict[str, str]:
+    """What both lanes show beside their texts. scene: the name of one that plays the same."""
     series = [view.series for view in views]
     parts = charts.parts(PLACE, series, frame) if frame == 1 or any(map(len, series)) else {}
     strips = {
         f"try-{lane}": live.fill(**_strip(view, coming))
         for lane, view in zip(("asked", "steered"), views, strict=True)
     }
-    return parts | strips | {"try": runway.encode(series, frame)}
+    return parts | strips | {"try": runway.encode(series, frame, scene)}
 
 
 def _strip(view: View, coming: Progress | None) -> dict[str, Any]:

@@ -56,16 +56,16 @@ def end_of(
     among the first `known` ids counts as none.
     """
     place = mark(tokenizer.decode(ids, skip_special_tokens=True))
-    token = None if place is None else _writes(tokenizer, ids, place)
+    token = None if place is None else written_by(tokenizer, ids, place)
     p_eos = float(likely[-1, list(ends)].exp().sum())
     return End(
         None if token is None or token < known else float(likely[token - known, ids[token]].exp()),
         p_eos,
-        p_eos + float(likely[-1, _line_ends(tokenizer)].exp().sum()),
+        p_eos + float(likely[-1, line_ends(tokenizer)].exp().sum()),
     )
 
 
-def _writes(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], place: int) -> int:
+def written_by(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], place: int) -> int:
     """The token that writes the character at `place` of the text."""
     last = len(ids) - 1
     while last and len(tokenizer.decode(ids[:last], skip_special_tokens=True)) > place:
@@ -73,7 +73,7 @@ def _writes(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], place: int) 
     return last
 
 
-def _line_ends(tokenizer: PreTrainedTokenizerBase) -> list[int]:
+def line_ends(tokenizer: PreTrainedTokenizerBase) -> list[int]:
     """Ids of the tokens that begin with a line's end."""
     if tokenizer not in _LINE_ENDS:
         texts = tokenizer.batch_decode([[token] for token in range(len(tokenizer))])
@@ -95,7 +95,7 @@ class BaseModel:
         self._runner, self._policy, self._prompt, self._room = runner.beside(None), policy, prompt, room
         self._tokenizer, self._ends, self._stopped = tokenizer, [*ends], stopped
         # It takes a while, which the loop of all runs does not have.
-        _line_ends(tokenizer)
+        line_ends(tokenizer)
         self._cache: FramedCache | None = None
         self._next = torch.empty(0)
 

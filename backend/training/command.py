@@ -1,4 +1,4 @@
-"""The commands `train`, `headlines` and `distill`."""
+"""The commands `train`, `sharpen`, `headlines` and `distill`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from backend.models.adapters import other_models
 from backend.models.headlines import TargetTokens
 from backend.refused import Refused
 from backend.terminal import say
-from backend.training.settings import PRESETS, HeadlineSettings, TrainSettings
+from backend.training.settings import PRESETS, HeadlineSettings, SharpenSettings, TrainSettings
 
 if TYPE_CHECKING:
     from backend.models.pool import Loaded
@@ -26,6 +26,7 @@ HUB_ROWS = 100_000
 def add(commands: Any) -> None:
     """Add them to the subparsers of `python -m backend`."""
     _add_train(commands.add_parser("train", help="fine-tune an adapter for a length method", allow_abbrev=False))
+    _add_sharpen(commands.add_parser("sharpen", help="let an adapter practise on its answers", allow_abbrev=False))
     _add_headlines(commands.add_parser("headlines", help="train the headline model", allow_abbrev=False))
     _add_distill(commands.add_parser("distill", help="write a corpus in a model's own words", allow_abbrev=False))
 
@@ -55,6 +56,22 @@ def _add_train(command: argparse.ArgumentParser) -> None:
         else:
             kind = str if field.default is None else type(field.default)
             command.add_argument(flag, type=kind, default=argparse.SUPPRESS, help=default.strip())
+
+
+def _add_sharpen(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(run=_sharpen)
+    command.add_argument("--out", type=Path, required=True, help="folder to write the adapter to")
+    command.add_argument("--data-folder", type=Path, required=True, help="folder of the data sets")
+    command.add_argument("--model", default="embedded")
+    command.add_argument("--note", default="", help="on the licences of the texts, for the model card")
+    for field in fields(SharpenSettings):
+        flag, default = f"--{field.name.replace('_', '-')}", field.default
+        if isinstance(default, bool):
+            command.add_argument(flag, action="store_true")
+        elif default is MISSING:
+            command.add_argument(flag, required=True, help="the adapter to go on from")
+        else:
+            command.add_argument(flag, type=type(default), default=default, help=f"({default})")
 
 
 def _add_headlines(command: argparse.ArgumentParser) -> None:
@@ -126,6 +143,22 @@ def _has_encoder(model: str) -> bool:
     from backend.models.pool import config
 
     return model == headlines.NAME or writes_of_a_source(config(model))
+
+
+def _sharpen(options: argparse.Namespace) -> int:
+    from backend.evaluation.experiments.joint_rate import asked
+    from backend.inference.precision import precision
+    from backend.training.data import prompts_of
+    from backend.training.sharpen import Asked, sharpen
+
+    given = {field.name: getattr(options, field.name) for field in fields(SharpenSettings)}
+    settings, folder = SharpenSettings(**given), options.data_folder
+    files = {"instructions": "instructions.jsonl", "abstracts": "scitldr_train.jsonl"}
+    found = [Asked(kind, text) for kind, file in files.items() for text in prompts_of(folder / file)]
+    validation = [(case.prompt.text, case.target) for case in asked("validation", folder, "tokens")]
+    loaded = _loaded(options.model, "4bit" if settings.load_in_4bit else precision())
+    print(f"adapter in {sharpen(loaded, found, validation, settings, options.out, say, options.note).path}")
+    return 0
 
 
 def _train_on_pairs(options: argparse.Namespace, settings: TrainSettings) -> int:

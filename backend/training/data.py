@@ -195,7 +195,7 @@ def batches(
     for sample in samples:
         if cut := _cut(sample, longest, random_, anywhere, whole):
             lead = _lead(sample, cut) if whole else None
-            target = _around(cut, random_) if slack else cut
+            target = around(cut, random_) if slack else cut
             rows.append(Row(prompt_of(sample, target), sample.response[:cut], lead, sample.fingerprint, target))
     # Ordered by length with some disorder, so that a pass does not always put the same samples together.
     rows.sort(key=lambda row: (len(row.prompt) + len(row.response)) * random_.uniform(0.9, 1.1))
@@ -222,7 +222,7 @@ def _cut(sample: Sample, longest: int, random_: random.Random, anywhere: float, 
     return random_.choice(cuts)
 
 
-def _around(length: int, random_: random.Random) -> int:
+def around(length: int, random_: random.Random) -> int:
     """A target that a response of so many tokens meets, each as likely as the others."""
     far = int(2 * tolerance(length, "tokens"))
     near = [

@@ -154,7 +154,7 @@ def _sampled(loaded: Loaded, file: Path, count: int, seed: int, begins: Sequence
     shard = 0
     while len(found) < count:
         begun = [begins[i % len(begins)] for i in range(SHARD)]
-        turns, first = [_turn(loaded, text) for text in begun], SPREAD * seed + 2**31 + SHARD * (len(found) + shard)
+        turns, first = [turn(loaded, text) for text in begun], SPREAD * seed + 2**31 + SHARD * (len(found) + shard)
         responses = _responses(loaded, turns, LONGEST_QUESTION, FREELY, first)
         new = [
             (text + loaded.tokenizer.decode(response.tokens)).strip()
@@ -170,7 +170,7 @@ def _ids(loaded: Loaded, text: str) -> Tensor:
     return torch.tensor(prompt_ids(text, loaded.tokenizer))
 
 
-def _turn(loaded: Loaded, begun: str) -> Tensor:
+def turn(loaded: Loaded, begun: str) -> Tensor:
     """The chat template up to where the user's words would start, and these as far as they have begun."""
     marked = loaded.tokenizer.apply_chat_template([{"role": "user", "content": "\x00"}], tokenize=False)
     text = marked.split("\x00")[0] + begun

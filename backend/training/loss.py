@@ -10,9 +10,10 @@ from torch.utils.checkpoint import checkpoint
 
 from backend.inference.precision import precision
 
-# Logits at a time: 24 MiB, which the C library keeps for the next ones. Larger blocks go back to the system, and each
-# page of the next is zeroed anew: with all logits of a long text at once a quarter of a step went to that.
-HEAD_ELEMENTS = 6 * 2**20
+# Logits at a time, by device. On a CPU 24 MiB, which the C library keeps for the next ones: larger blocks go back to
+# the system, and each page of the next is zeroed anew. With all logits of a long text at once a quarter of a step went
+# there.
+HEAD_ELEMENTS = {"cpu": 6 * 2**20, "cuda": 6 * 2**26}
 
 
 class Likelihood(nn.Module):
@@ -34,7 +35,7 @@ class Likelihood(nn.Module):
             with torch.no_grad(), self.lora.disable_adapter():
                 base = self._hidden(plain, labelled)
         head = self.lora.get_base_model().get_output_embeddings()
-        rows = max(1, HEAD_ELEMENTS // head.weight.shape[0])
+        rows = max(1, HEAD_ELEMENTS[embeds.device.type] // head.weight.shape[0])
         asked = wanted[labelled].split(rows)
         others = [None] * len(asked) if base is None else base.split(rows)
         parts = [

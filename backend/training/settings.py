@@ -151,6 +151,40 @@ class HeadlineSettings:
     seed: int = 0
 
 
+@dataclass(frozen=True)
+class SharpenSettings:
+    """How an adapter practises on its own answers.
+
+    start: the adapter. seconds: until it ends; rounds: at most, 0 for any number. learning: share of the time that is
+    given to the base model's own whole answers, at the rate `learning_rate`. prompts: of a round; answers: to each;
+    steps: of the optimiser a round; questions: sampled of each kind. shortest, longest: targets in tokens. match:
+    weight of the KL divergence from the base model. said: share of prompts that say the length too. budget: tokens of
+    a batch, padding included. look: seconds between two looks at the validation prompts. workers: processes that judge
+    answers.
+    """
+
+    start: str
+    seconds: float = 400
+    rounds: int = 0
+    learning: float = 0.25
+    learning_rate: float = 6e-4
+    rate: float = 3e-4
+    prompts: int = 256
+    answers: int = 8
+    steps: int = 2
+    questions: int = 2048
+    shortest: int = 8
+    longest: int = 240
+    temperature: float = 0.9
+    match: float = 0.1
+    said: float = 0.5
+    budget: int = 24_000
+    look: float = 25
+    workers: int = 4
+    seed: int = 0
+    load_in_4bit: bool = False
+
+
 PRESETS: dict[str, dict[str, Any]] = {
     # 000 §4: batches of one sequence, five of them to a step, the signal as strong as each prompt's embeddings (eq. 5),
     # shifts to the nearest number.

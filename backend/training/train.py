@@ -46,7 +46,7 @@ from backend.training.data import Row, Sample, batches, prompt_ids
 from backend.training.ends import all_ends
 from backend.training.loss import Likelihood, last_of_row
 from backend.training.segments import Segmented
-from backend.training.settings import TrainSettings
+from backend.training.settings import SharpenSettings, TrainSettings
 
 CHECKPOINT = "checkpoint.pt"
 LOG = "training.jsonl"
@@ -145,7 +145,7 @@ class _Run:
         elif loaded.model.device.type == "cpu":
             # Over a few hundred tokens the fused attention takes five times as long backwards.
             loaded.model.set_attn_implementation("eager")
-        self.lora = _lora(loaded, settings)
+        self.lora = lora_of(loaded, settings)
         self.optimiser = torch.optim.AdamW(
             [p for p in self.lora.parameters() if p.requires_grad],
             lr=settings.rate,
@@ -376,7 +376,7 @@ def _signal(loaded: Loaded, settings: TrainSettings, shortest: int) -> SignalSet
     )
 
 
-def _lora(loaded: Loaded, settings: TrainSettings) -> nn.Module:
+def lora_of(loaded: Loaded, settings: TrainSettings | SharpenSettings) -> nn.Module:
     """The model with a LoRA whose parameters are float32, new or gone on from `settings.start`."""
     from peft import LoraConfig, PeftModel, get_peft_model, prepare_model_for_kbit_training
 

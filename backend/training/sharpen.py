@@ -216,7 +216,7 @@ class _Sharpening:
     def _own(self, number: int) -> list[Answered]:
         """Whole answers of the base model to prompts with a hint, each with a target that it meets."""
         hint = HINTS[number % len(HINTS)]
-        texts = self._prompts(self.settings.answers * self.settings.prompts)
+        texts = self._prompts(self.settings.answers * self.settings.prompts // 2)
         asked = [prompt_ids(f"{text}\n\n{hint}".strip(), self.loaded.tokenizer) for text in texts]
         longest = self.settings.longest if "sentence" not in hint else 120
         answers = written(self.base, asked, longest, self.end, Sampling())

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from conftest import FAMILIES
+from conftest import FAMILIES, needs_bitsandbytes
 from policies import POLICIES
 from reading import IDS, loaded, rows, run
 from several import Several
@@ -47,7 +47,9 @@ def test_a_model_reads_by_variable_length_attention_as_without(family: str, name
     torch.testing.assert_close(found, expected, rtol=0, atol=0.05 * float(expected.abs().max()))
 
 
-@pytest.mark.parametrize("precision", ["bf16", "int8", "4bit"])
+@pytest.mark.parametrize(
+    "precision", ["bf16", *(pytest.param(name, marks=needs_bitsandbytes) for name in ("int8", "4bit"))]
+)
 def test_a_run_streams_and_lands(precision: str, models: Models):
     asked = RunSettings(
         prompt="Why is the sky blue?", precision=precision, method="ldpe", target=30, landing=4, temperature=0.7,

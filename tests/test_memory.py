@@ -119,15 +119,20 @@ def test_a_run_too_large_for_the_machine_is_refused(lab: Lab, monkeypatch):
     assert isinstance(finish, Finish) and finish.reason == "cap"
 
 
-@given(st.integers(0, 200_000), st.integers(1, 90_000), st.none() | st.integers(1, 40_000))
-def test_chunks_are_all_of_a_prompt_and_become_no_dearer(first: int, count: int, window: int | None):
-    sizes = chunks.sizes(first, count, window)
+@given(
+    st.integers(0, 200_000), st.integers(1, 90_000), st.none() | st.integers(1, 40_000),
+    st.sampled_from(["cpu", "cuda"]),
+)  # fmt: skip
+def test_chunks_are_all_of_a_prompt_and_become_no_dearer(first: int, count: int, window: int | None, device: str):
+    chunk = chunks.chunk_on(torch.device(device))
+    sizes = chunks.sizes(first, count, window, chunk)
     assert sum(sizes) == count and min(sizes) > 0
     if count > chunks.FIRST_CHUNK:
+        assert first > chunks.SEEN or sizes[0] == chunk
         seen = first
         for size in sizes:
             keys = seen if window is None else min(seen, window)
-            assert size <= chunks.CHUNK and (size <= chunks.LEAST or size * keys <= chunks.CHUNK * chunks.SEEN)
+            assert size <= chunk and (size <= chunks.LEAST or size * keys <= chunk * chunks.SEEN)
             seen += size
 
 

@@ -126,7 +126,8 @@ class BaseModel:
         """Read what was written since, or a part of it where the run is to end."""
         cache = self._cache = self._cache or self._runner.cache(self._policy, self._room)
         rest = torch.cat([self._prompt, torch.tensor(written, dtype=self._prompt.dtype)])[cache.length :]
-        for ids in rest.split(sizes(cache.length, len(rest), self._policy.window)) if len(rest) else ():
+        pieces = sizes(cache.length, len(rest), self._policy.window, self._runner.chunk)
+        for ids in rest.split(pieces) if len(rest) else ():
             if self._stopped():
                 break
             self._next = yield Read(ids, cache)

@@ -203,7 +203,8 @@ class CausalRun:
         if begins:
             seen.append((yield from self._beginning(begins, cache, probe)))
         rest = self.ids[begins:]
-        for ids in [rest] if whole else rest.split(chunks.sizes(begins, len(rest), self.settings.window)):
+        pieces = chunks.sizes(begins, len(rest), self.settings.window, self.runner.chunk)
+        for ids in [rest] if whole else rest.split(pieces):
             logits, found = yield from self._chunk(ids, cache, probe, whole)
             seen.append(found)
         if probe is None:

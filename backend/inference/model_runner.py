@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from backend.inference.attach import attach
 from backend.inference.attention import Frame, framed
 from backend.inference.beginnings import Beginnings
-from backend.inference.chunks import FIRST_CHUNK
+from backend.inference.chunks import FIRST_CHUNK, chunk_on
 from backend.inference.embedding import SignalContext, add_signal
 from backend.inference.fused_llama import Fused, fits
 from backend.inference.kv_cache import SLACK, FramedCache, Shape
@@ -36,7 +36,8 @@ class Runner:
 
     Its caches are of the loaded model's adapter, where it has one. exact: through transformers' own modules and
     kernels, equal to them bit for bit under the plain policy; else fused where the model allows it. varlen: through
-    transformers' modules too, their attention by `backend.inference.varlen_attention`, where keys are rotated.
+    transformers' modules too, their attention by `backend.inference.varlen_attention`, where keys are rotated. chunk:
+    the most tokens in which a longer prompt is read.
     """
 
     def __init__(self, loaded: Loaded, exact: bool = False, varlen: bool = False):
@@ -49,6 +50,7 @@ class Runner:
             raise Refused(f"transformers' own modules hold no {precision} weights on the CPU: choose bf16 or fp32")
         self.fused = Fused(self.model, precision) if fused else None
         self.exact = exact
+        self.chunk = chunk_on(self.model.device)
         self.varlen = varlen and loaded.capabilities.position != "alibi"
         self.lora = loaded.lora
         self.beginnings = Beginnings()

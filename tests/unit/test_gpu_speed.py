@@ -18,7 +18,9 @@ TINY = {
 }  # fmt: skip
 WAYS = [
     "eager attention of transformers, by chunks", "engine bf16", "engine bf16, dynamic PIC",
-    "dynamic PIC by 004's algorithm 1", "engine bf16, Λ 32", "transformers bf16",
+    "dynamic PIC by 004's algorithm 1", "engine bf16, Λ 32", "engine bf16, variable-length attention",
+    "engine bf16, variable-length attention, dynamic PIC", "engine bf16, variable-length attention, Λ 32",
+    "transformers bf16",
 ]  # fmt: skip
 
 
@@ -51,6 +53,22 @@ def test_each_way_is_timed_beside_flash_attention(tmp_path, monkeypatch):
     assert all(way in shown for way in WAYS if way in {row["case"] for row in rows})
 
 
+def test_only_the_ways_asked_for_are_timed_and_each_row_is_kept_at_once(tmp_path, monkeypatch, bench):
+    monkeypatch.setattr(gpu, "begun", lambda text, tokens, report, device: (bench, {}))
+    options = gpu.GpuSpeed.Options(shape=("tiny",), contexts=(64,), windows=(32,), ways=("varlen_window", "plain"))
+    found = [result["shapes"]["tiny"] for result in gpu.GpuSpeed().measure(options, None, print)]
+    windowed, plain, theirs = "engine bf16, variable-length attention, Λ 32", "engine bf16", "transformers bf16"
+    seen = [[row["case"] for row in rows] for rows in found]
+    assert seen == [[windowed], [windowed, theirs], [windowed, theirs, plain], [windowed, plain, theirs]]
+    assert found[1][1] != found[3][2]
+
+
+def test_an_unknown_way_is_refused(tmp_path, capsys):
+    asked = ["--shape", "tiny", "--ways", "fastest", "--out", str(tmp_path / "o.json")]
+    assert main(["evaluate", "gpu_speed", *asked]) == 2
+    assert "varlen_dynamic" in capsys.readouterr().err
+
+
 def test_without_a_gpu_a_shape_must_be_named(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert main(["evaluate", "gpu_speed", "--out", str(tmp_path / "o.json")]) == 2
@@ -64,7 +82,7 @@ def test_what_does_not_fit_beside_is_timed_alone_or_left_out(bench, monkeypatch)
     weights = 2 * sum(p.numel() for p in model.parameters())
     monkeypatch.setattr(gpu, "memory", lambda device: (weights + 1.2 * cache) / gpu.SHARE)
     reported: list[str] = []
-    rows = list(gpu.cases("tiny", CPU, bench, [64], [32], reported.append))
+    rows = list(gpu.cases("tiny", CPU, bench, [64], [32], reported.append, gpu.WAYS[:5]))
     alone, beside = ("engine bf16", "dynamic PIC by 004's algorithm 1"), ("engine bf16, Λ 32", "transformers bf16")
     assert [row.case for row in rows] == [*alone, *beside]
     assert [row.gain is None for row in rows] == [True, True, False, False] and rows[-1].gain == 1

@@ -24,7 +24,7 @@ from backend.evaluation.bench.timing import (
     Stepping,
     held,
 )
-from backend.inference.chunks import CHUNK, FIRST_CHUNK
+from backend.inference.chunks import FIRST_CHUNK
 from backend.inference.kv_cache import FramedCache
 from backend.inference.model_runner import Runner
 from backend.inference.probes import Probe
@@ -158,18 +158,19 @@ def engine_readers(runner: Runner, policy: PositionPolicy) -> Readers:
 def engine_cases(runner: Runner, room: int) -> list[Case]:
     """The engine without probes, under plain attention and under dynamic PIC, for `room` tokens."""
     return [
-        _quiet("engine bf16", runner, Plain(), room),
-        _quiet("engine bf16, dynamic PIC", runner, DYNAMIC, room),
+        _quiet("", runner, Plain(), room),
+        _quiet(", dynamic PIC", runner, DYNAMIC, room),
     ]
 
 
 def window_case(runner: Runner, window: int) -> Case:
     """The engine without probes under Λ with a window of so many tokens."""
-    return _quiet(f"engine bf16, Λ {window}", runner, LambdaWindow(window=window, sinks=10, limit=window), ROOM)
+    return _quiet(f", Λ {window}", runner, LambdaWindow(window=window, sinks=10, limit=window), ROOM)
 
 
-def _quiet(name: str, runner: Runner, policy: PositionPolicy, room: int) -> Case:
-    return Case(name, lambda: {"": engine_reader(runner, policy, room=room)}, runner)
+def _quiet(what: str, runner: Runner, policy: PositionPolicy, room: int) -> Case:
+    name = "engine bf16, variable-length attention" if runner.varlen else "engine bf16"
+    return Case(name + what, lambda: {"": engine_reader(runner, policy, room=room)}, runner)
 
 
 def engine_reader(runner: Runner, policy: PositionPolicy, probe: Probe | None = None, room: int = ROOM) -> Reader:
@@ -177,7 +178,7 @@ def engine_reader(runner: Runner, policy: PositionPolicy, probe: Probe | None = 
     cache = runner.cache(policy, room)
 
     def step(ids: torch.Tensor) -> torch.Tensor:
-        chunks = [ids] if len(ids) <= FIRST_CHUNK else ids.split(CHUNK)
+        chunks = [ids] if len(ids) <= FIRST_CHUNK else ids.split(runner.chunk)
         for chunk in chunks:
             logits = runner.read(chunk, cache, probe)
             if probe is not None:

@@ -2,7 +2,8 @@
 
     python -m backend evaluate gpu_speed
 
-It takes the first GPU; without one it runs on the CPU, where `--shape smollm2-135m` fits.
+It takes the first GPU; without one it runs on the CPU, where `--shape smollm2-135m` fits. Ways of `varlen` are the
+engine with torch's variable-length attention, as LENGTH_LAB_VARLEN=1 has it.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from backend.refused import Refused
 
 CONTEXTS = (32768, 131072)
 WINDOWS = (2048, 4096)
+WAYS = ("eager", "plain", "dynamic", "algorithm1", "window", "varlen", "varlen_dynamic", "varlen_window")
 LARGE = ("llama-3.1-8b", "llama-2-7b")
 # Of the device's memory, for weights and for the caches of two ways that are compared; the rest is for scores.
 SHARE = 0.8
@@ -104,27 +106,29 @@ def cases(
     contexts: Sequence[int],
     windows: Sequence[int],
     report: Say,
+    asked: Sequence[str] = WAYS,
 ) -> Iterator[Speed]:
     """Each way by turns with transformers and its flash attention, or, where the caches of both do not fit, alone; left
-    out where not even that fits, which is reported. Of transformers' own rows the last of a context, when the GPU is
-    warm."""
+    out where not even that fits, which is reported. Of transformers' own rows of a context the last counts, when the
+    GPU is warm."""
     with device:
         model = shaped(shape, "sdpa")
     flash, eager = (sharing(model, shape, kernel) for kernel in ("sdpa", "eager"))
-    runner = Runner(Loaded(model, cast(Any, None), describe(shape, model, "bf16")))
+    loaded = Loaded(model, cast(Any, None), describe(shape, model, "bf16"))
+    runners = {name: Runner(loaded, varlen=bool(name)) for name in ("", "varlen_")}
     left = SHARE * memory(device) - sum(weight.nbytes for weight in model.parameters())
     for n in contexts:
         room = bench.room(n)
-        plain, dynamic = engine_cases(runner, room)
-        ways = [
-            (Case("eager attention of transformers, by chunks", lambda: eager_readers(eager), eager), 2.0),
-            (plain, 1.0),
-            (dynamic, 1.5),
-            (algorithm1_case(flash, room), GROWN),
-            *((window_case(runner, window), 0.0) for window in windows),
-        ]
+        by_chunks = Case("eager attention of transformers, by chunks", lambda: eager_readers(eager), eager)
+        ways = {"eager": [(by_chunks, 2.0)], "algorithm1": [(algorithm1_case(flash, room), GROWN)]}
+        for name, runner in runners.items():
+            plain, dynamic = engine_cases(runner, room)
+            ways[name.rstrip("_") or "plain"] = [(plain, 1.0)]
+            ways[name + "dynamic"] = [(dynamic, 1.5)]
+            ways[name + "window"] = [(window_case(runner, window), 0.0) for window in windows]
         theirs = Case("transformers bf16", lambda: {"": Generating(flash)}, flash)
-        yield from _fitting(bench, n, theirs, ways, left / cache_bytes(None, n, runner), report)
+        wanted = [way for name in asked for way in ways[name]]
+        yield from _fitting(bench, n, theirs, wanted, left / cache_bytes(None, n, model), report)
 
 
 def _fitting(
@@ -136,20 +140,19 @@ def _fitting(
     report: Say,
 ) -> Iterator[Speed]:
     """ways: with the caches that each takes, as `room` counts them: of keys and values that lie there once."""
-    flash = None
+    beside = False
     for case, takes in ways:
         if GROWN + takes <= room:
             flash, row = bench.compare(context, [theirs, case])
+            beside = True
+            yield row
+            yield flash
         elif takes <= room:
-            (row,) = bench.compare(context, [case])
+            yield from bench.compare(context, [case])
         else:
             report(f"{case.name} after {context:,} tokens: left out, its cache has no room on this machine")
-            continue
-        yield row
-    if flash is None:
+    if not beside:
         report(f"{theirs.name} after {context:,} tokens: left out, its cache has no room on this machine")
-    else:
-        yield flash
 
 
 class GpuSpeed(Experiment):
@@ -165,18 +168,23 @@ class GpuSpeed(Experiment):
         tokens: int = Field(64, ge=1, description="tokens written in a round")
         contexts: tuple[int, ...] = Field(CONTEXTS, description="tokens of context")
         windows: tuple[int, ...] = Field(WINDOWS, description="Λ windows")
+        ways: tuple[str, ...] = Field((), description=f"of {', '.join(WAYS)}, in this order; without: all")
 
     def measure(self, options: Options, before: Result | None, say: Say) -> Iterator[dict[str, Any]]:
         device = torch.device("cuda", 0) if torch.cuda.is_available() else CPU
         if device is CPU and not options.shape:
             raise Refused("PyTorch sees no GPU: name a shape that the CPU can bear, --shape smollm2-135m")
         asked = chosen(options.shape, SHAPES) if options.shape else LARGE
+        ways = chosen(options.ways, WAYS)
         text = torch.randint(1, 32000, (max(options.contexts),), generator=torch.Generator().manual_seed(0))
         bench, head = begun(text, options.tokens, say, device)
         shapes: dict[str, list[dict[str, Any]]] = {}
         for shape in asked:
-            for row in cases(shape, device, bench, options.contexts, options.windows, say):
-                shapes.setdefault(shape, []).append(reported(row, say))
+            kept: dict[tuple[int, str], dict[str, Any]] = {}
+            for row in cases(shape, device, bench, options.contexts, options.windows, say, ways):
+                kept.pop((row.context, row.case), None)
+                kept[row.context, row.case] = reported(row, say)
+                shapes[shape] = list(kept.values())
                 yield head | {"shapes": shapes}
 
     def card(self, results: Results) -> Card:

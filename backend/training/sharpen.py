@@ -29,7 +29,6 @@ from backend.inference.base_model import line_ends
 from backend.inference.signal import shown, signal_rows
 from backend.models import adapters
 from backend.models.adapters import Adapter
-from backend.models.embedded import source
 from backend.models.pool import Loaded
 from backend.record import jsonlines
 from backend.record.provenance import provenance
@@ -137,8 +136,8 @@ class _Sharpening:
             raise Refused(f"the adapter in {settings.start} is shown no target: give one of LDPE, ORPE, LRPE or PRE")
         self.signal = signal
         ends = all_ends(loaded)
-        self.end, self.lines = ends[0], line_ends(loaded.tokenizer)
-        self.last = [ends, sorted({*ends, *self.lines})]
+        self.end, self.read_from = ends[0], loaded.tokenizer.name_or_path
+        self.last = [ends, sorted({*ends, *line_ends(loaded.tokenizer)})]
         self.base = Weights(loaded.model)
         self.tuned = Weights(loaded.model)
         self.lora = lora_of(loaded, settings)
@@ -221,7 +220,7 @@ class _Sharpening:
         longest = self.settings.longest if "sentence" not in hint else 120
         answers = written(self.base, asked, longest, self.end, Sampling())
         rows, kept = [], []
-        for text, one, answer in zip(texts, answers, all_texts(source(), answers, self.workers), strict=True):
+        for text, one, answer in zip(texts, answers, all_texts(self.read_from, answers, self.workers), strict=True):
             if answer is None:
                 continue
             target = around(len(one.tokens), self.draw) if self.signal.slack else len(one.tokens)
@@ -245,7 +244,7 @@ class _Sharpening:
             ]
             cases = [case for case in cases for _ in range(self.settings.answers)]
             answers = self._answers(cases, Sampling(self.settings.temperature, 50, 0.98))
-            found = all_judged(source(), answers, self.workers)
+            found = all_judged(self.read_from, answers, self.workers)
             judgements += found
             for start in range(0, len(cases), self.settings.answers):
                 group = slice(start, start + self.settings.answers)
@@ -312,7 +311,7 @@ class _Sharpening:
     def _validated(self, number: int) -> str:
         """Answer the validation prompts greedily; the adapter is written if it is the best so far."""
         self.tuned.take(self.lora.get_base_model())
-        found = all_judged(source(), self._answers(self.validation, Sampling(0)), self.workers)
+        found = all_judged(self.read_from, self._answers(self.validation, Sampling(0)), self.workers)
         about = {"round": number, "seconds": time.monotonic() - self.started, **_shares(found)}
         jsonlines.append(self.folder / "validation.jsonl", [about])
         if about["joint"] > self.best:

@@ -198,7 +198,7 @@ class _Sharpening:
         jsonlines.append(
             self.folder / "prompts.jsonl", [{"kind": kind, "prompt": text} for kind in pools for text in pools[kind]]
         )
-        return pools
+        return {kind: texts for kind, texts in pools.items() if texts}
 
     def _prompts(self, count: int) -> list[str]:
         kinds = sorted(self.pools)

@@ -71,12 +71,24 @@ def test_a_step_makes_better_answers_likelier_and_worse_ones_less_likely(folder:
         good, bad = Answered([5, 6], [40] * 6, True, 6, 1.0), Answered([5, 6], [50] * 6, True, 6, -1.0)
 
         def nats(row: Answered) -> float:
-            return float(run._losses([row])[0].sum())
+            return float(run._losses([row])[0].detach().sum())
 
         before = nats(good), nats(bad)
         for _ in range(3):
             run._learn([good, bad], 1e-2)
         assert nats(good) < before[0] - 1 and nats(bad) > before[1] + 1
+
+
+def test_the_base_model_holds_the_style_and_says_nothing_of_the_end(folder: str, start: Path, tmp_path: Path):
+    (tmp_path / "out.training").mkdir()
+    with ProcessPoolExecutor(1) as workers:
+        run = _Sharpening(fresh(folder), ASKED, [("Is it?", 9)], settings(start, match=1.0), tmp_path / "out", workers)
+        rows = [Answered([5, 6], [40] * 6, True, 6, 1.0), Answered([7], [30, 31], False, 2, 1.0)]
+        for _ in range(4):
+            run._learn(rows, 1e-2)
+        nll, kl, _ = run._losses(rows)
+    assert float(kl[6].detach()) == 0 and bool((kl[:6].detach() > 0).all() and (kl[7:].detach() > 0).all())
+    assert float(nll[6].detach()) < 1
 
 
 def test_an_adapter_that_is_shown_no_target_is_refused(folder: str, tmp_path: Path, start: Path):

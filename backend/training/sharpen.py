@@ -304,6 +304,8 @@ class _Sharpening:
         places = torch.arange(width, device=device).expand(len(rows), -1)
         added = signal_rows(self.signal, places, prompts, targets, plain.shape[-1], training=True)
         nll, kl = self.model((plain + added).to(plain.dtype), wanted, plain)
+        # When to end is the signal's to say: there the base model's other tokens would only forbid it.
+        kl = kl.masked_fill(wanted[wanted >= 0] == self.end, 0)
         counts = torch.tensor([len(row.tokens) + row.ended for row in rows], device=device)
         worth = torch.tensor([row.worth for row in rows], device=device)
         return nll, kl, worth.repeat_interleave(counts)

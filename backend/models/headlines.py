@@ -34,14 +34,19 @@ def target_tokens(folder: Path) -> TargetTokens | None:
 
 
 def config(
-    written: int, width: int = 256, layers: int = 3, dropout: float = 0.1, shared: bool = False
+    written: int,
+    width: int = 256,
+    layers: int = 3,
+    dropout: float = 0.1,
+    shared: bool = False,
+    read: int = SOURCE_TOKENS,
 ) -> MarianConfig:
-    """A Marian with sinusoids as positions, of so many layers on each side and so many target tokens. shared: they are
-    the source's, and one table embeds both and tells what comes next."""
+    """A Marian with sinusoids as positions, of so many layers on each side, and so many tokens that are written and
+    read. shared: they are the same, and one table embeds both and tells what comes next."""
     from transformers import MarianConfig
 
     return MarianConfig(
-        vocab_size=written if shared else SOURCE_TOKENS,
+        vocab_size=written if shared else read,
         decoder_vocab_size=written,
         share_encoder_decoder_embeddings=shared,
         tie_word_embeddings=shared,

@@ -33,7 +33,7 @@ from backend.models.adapters import Adapter
 from backend.record import jsonlines
 from backend.record.results import RESULTS, counted
 from backend.refused import Refused
-from backend.training.encoder_decoder import LOG
+from backend.training.budget import LOG
 
 # Targets in characters: 001's three, and two that the data have many of. References of 75 and more are few.
 TARGETS = (30, 40, 50, 60, 75)

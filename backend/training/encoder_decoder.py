@@ -52,7 +52,7 @@ LEARNED = "learned.pt"
 # Steps between two checkpoints of the headline model.
 EVERY = 50
 # Checkpoints of one that is ended by its time.
-KEPT = 32
+KEPT = 24
 VALIDATED = 512
 
 

@@ -133,7 +133,7 @@ class HeadlineSettings:
     longest_source: tokens of a source, which is cut. longest: characters of a headline, which is left out where it is
     longer. source_tokens: subwords of sources. target_tokens: what a headline is written in; bpe are the source's own
     subwords, with one table of embeddings. copies: whether a stretch of the source stands in for its headline, as a
-    first lesson. averaged: last checkpoints, of every 50 steps or 32nd of the seconds, whose mean is kept (001 §3.2).
+    first lesson. averaged: last checkpoints, of every 50 steps or 24th of the seconds, whose mean is kept (001 §3.2).
     start: a headline model to go on from, in its own shape and target tokens; None for nothing.
     """
 

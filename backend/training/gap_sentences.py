@@ -17,11 +17,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from backend.encoder_decoder.pairs import Pair
-from backend.evaluation.headlines import FUNCTION_WORDS, spoken
 from backend.record import jsonlines
 from backend.refused import Refused
 from backend.splits import SUMMARISE
 from backend.text.sentences import sentences
+from backend.text.words import FUNCTION_WORDS, spoken
 from backend.training.data import corpus, held_out
 
 # Files that are measured on, by their names (see `refuse_tests`).

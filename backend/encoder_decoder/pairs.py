@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from tokenizers.models import BPE
 from torch import Tensor
@@ -89,8 +90,10 @@ def copies(pairs: Sequence[Pair], seed: int = 0) -> list[Pair]:
 
 def padded(rows: Sequence[Sequence[int]], fill: int) -> Tensor:
     """Token ids [rows, longest], filled up on the right."""
-    width = max(map(len, rows))
-    return torch.tensor([[*row, *[fill] * (width - len(row))] for row in rows])
+    found = np.full((len(rows), max(map(len, rows))), fill)
+    for place, row in zip(found, rows, strict=True):
+        place[: len(row)] = row
+    return torch.from_numpy(found)
 
 
 @dataclass(frozen=True)
@@ -116,12 +119,12 @@ class Examples:
         """longest: most tokens of a source, which is cut. written: the greatest length of a text; longer ones are left
         out. left_out: lengths of texts that are left out too."""
         rows = []
-        for pair in pairs:
-            labels = tokenizers.written(pair.text)
+        sources = tokenizers.source([pair.source for pair in pairs], truncation=True, max_length=longest)["input_ids"]
+        texts = tokenizers.target([pair.text for pair in pairs], add_special_tokens=False)["input_ids"]
+        for ids, labels in zip(sources, texts, strict=True):
             length = tokenizers.length(labels)
             if 0 < length <= written and length not in left_out:
-                ids = tokenizers.read(pair.source, longest)
-                row = {"input_ids": ids, "labels": [*labels, config.eos_token_id]}
+                row = {"input_ids": np.array(ids), "labels": np.array([*labels, config.eos_token_id])}
                 rows.append(row | {"target": length, "length": len(ids) + 2 * len(labels)})
         if not rows:
             raise Refused("no pair fits: give more data, or raise the longest text")
@@ -138,7 +141,9 @@ class Examples:
         counted."""
         sources = padded([row["input_ids"] for row in rows], self.pad)
         labels = padded([row["labels"] for row in rows], IGNORED)
-        inputs = padded([[self.start, *row["labels"][:-1]] for row in rows], self.pad)
+        inputs = labels.roll(1, 1)
+        inputs[:, 0] = self.start
+        inputs[(inputs == IGNORED) | (inputs == self.end)] = self.pad
         return {
             "input_ids": sources,
             "attention_mask": (sources != self.pad).long(),

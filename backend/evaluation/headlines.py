@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
 
 from backend.evaluation.quality import stemmed
+from backend.text.words import FUNCTION_WORDS, spoken
 
 TOLERANCE, CHANCE = 1, 0.05
 # Of the references 0.4 % say more than one word again, and 5.5 % take fewer of their words from the source.
 AGAIN, OF_SOURCE = 1, 1 / 3
-# Articles, prepositions and conjunctions, after which more is to come.
-FUNCTION_WORDS = frozenset(
-    "a an the about above across after against along amid among around as at before behind below beneath beside "
-    "besides between beyond but by concerning despite down during except for from in inside into like near of off on "
-    "onto out outside over past per plus since than through throughout to toward towards under underneath unlike "
-    "until up upon versus via with within without and or nor so yet although because if lest though unless when "
-    "whenever where whereas wherever whether while that which who whose its your their this these those".split()
-)
 PAIRS = {")": "(", "]": "[", "}": "{"}
-WORD = re.compile(r"[\w][\w+#.'’/-]*", re.UNICODE)
-
-
-def spoken(text: str) -> list[str]:
-    """The words of a text in small letters, without marks at their ends."""
-    return [word.rstrip(".'’/-").lower() for word in WORD.findall(text)]
 
 
 def complete(text: str, known: Collection[str]) -> bool:

@@ -197,7 +197,9 @@ class Runner:
         if self.fused is not None:
             hidden = self.fused.hidden(embeds, cache, probe)
             return self.fused.logits(hidden if every_row else hidden[-1:])
-        step = planned([Member.of(cache)]).to(self.model.device) if self.varlen else None
+        # A single token's products read the keys faster than one split of the kernel does.
+        planning = self.varlen and len(embeds) > 1
+        step = planned([Member.of(cache)]).to(self.model.device) if planning else None
         with framed(Frame([cache], [0], probe, self.exact, step)), beside([cache.lora]):
             kept = 0 if every_row else 1
             return self.model(inputs_embeds=embeds[None], use_cache=False, logits_to_keep=kept).logits[0]
@@ -230,7 +232,7 @@ _making = threading.Lock()
 def runner(loaded: Loaded) -> Runner:
     """The runner of a loaded model, made once for all its adapters; its packed weights go when the model goes.
 
-    With LENGTH_LAB_VARLEN=1 in the environment one on a GPU attends by variable-length attention, which is untried.
+    With LENGTH_LAB_VARLEN=1 in the environment one on a GPU reads prompts by variable-length attention.
     """
     # Who has one does not wait for the kernels that another model's are compiled with.
     if not hasattr(loaded.model, "framed_runner"):

@@ -1,7 +1,8 @@
 """The headline model's own parts: a small Marian that reads subwords and writes characters (001 §4) or subwords.
 
-Its folder holds `config.json`, `model.safetensors` and `generation_config.json` as transformers writes them, the
-source's `tokenizer.json`, and the target's in `characters/` or `bpe/`. Lengths are of characters in both.
+Its folder holds `config.json`, `model.safetensors` (or `model.int8.safetensors`) and `generation_config.json` as
+transformers writes them, the source's `tokenizer.json`, and the target's in `characters/` or `bpe/`. Lengths are of
+characters in both.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
+
+from backend.models.eight_bits import EIGHT, readable
 
 if TYPE_CHECKING:
     from transformers import MarianConfig, PreTrainedTokenizerFast
@@ -24,8 +27,10 @@ TargetTokens = Literal["characters", "bpe"]
 
 
 def place(model: str) -> str:
-    """Where transformers finds a model of that name: the lab's own folder, or what the name says."""
-    return str(FOLDER) if model == NAME else model
+    """Where transformers finds a model of that name: the lab's own folder, or what the name says; of a folder with
+    weights in eight bits, one that has them whole."""
+    folder = FOLDER if model == NAME else Path(model)
+    return str(readable(folder)) if model == NAME or (folder / EIGHT).is_file() else model
 
 
 def target_tokens(folder: Path) -> TargetTokens | None:
@@ -34,14 +39,19 @@ def target_tokens(folder: Path) -> TargetTokens | None:
 
 
 def config(
-    written: int, width: int = 256, layers: int = 3, dropout: float = 0.1, shared: bool = False
+    written: int,
+    width: int = 256,
+    layers: int = 3,
+    dropout: float = 0.1,
+    shared: bool = False,
+    read: int = SOURCE_TOKENS,
 ) -> MarianConfig:
-    """A Marian with sinusoids as positions, of so many layers on each side and so many target tokens. shared: they are
-    the source's, and one table embeds both and tells what comes next."""
+    """A Marian with sinusoids as positions, of so many layers on each side, and so many tokens that are written and
+    read. shared: they are the same, and one table embeds both and tells what comes next."""
     from transformers import MarianConfig
 
     return MarianConfig(
-        vocab_size=written if shared else SOURCE_TOKENS,
+        vocab_size=written if shared else read,
         decoder_vocab_size=written,
         share_encoder_decoder_embeddings=shared,
         tie_word_embeddings=shared,

@@ -51,11 +51,11 @@ def _command() -> list[str]:
 
 
 def _commit() -> str:
-    """Empty for a copy of the files without their history, or on a machine without git."""
+    """Of a copy of the files without their history, or on a machine without git: what COMMIT says, or nothing."""
     try:
         return _git("rev-parse", "HEAD") + ("+changes" if _git("status", "--porcelain", "-uno") else "")
     except (OSError, subprocess.CalledProcessError):
-        return ""
+        return os.environ.get("COMMIT", "")
 
 
 def _git(*arguments: str) -> str:

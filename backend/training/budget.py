@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 # What a training tells of itself, and of the one it went on from.
-RECORD = "training.json"
+RECORD, LOG = "training.json", "training.jsonl"
 UNRECORDED = "unrecorded"
 # Two runs end with the batch that reaches their number of samples; prompts of other lengths fall into other batches.
 CLOSE = 0.02

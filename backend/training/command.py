@@ -1,4 +1,4 @@
-"""The commands `train`, `sharpen`, `headlines` and `distill`."""
+"""The commands `train`, `sharpen`, `headlines`, `gaps` and `distill`."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ def add(commands: Any) -> None:
     _add_train(commands.add_parser("train", help="fine-tune an adapter for a length method", allow_abbrev=False))
     _add_sharpen(commands.add_parser("sharpen", help="let an adapter practise on its answers", allow_abbrev=False))
     _add_headlines(commands.add_parser("headlines", help="train the headline model", allow_abbrev=False))
+    _add_gaps(commands.add_parser("gaps", help="write a first lesson for the headline model", allow_abbrev=False))
     _add_distill(commands.add_parser("distill", help="write a corpus in a model's own words", allow_abbrev=False))
 
 
@@ -89,6 +90,14 @@ def _add_headlines(command: argparse.ArgumentParser) -> None:
         command.add_argument(flag, type=kind, default=default, choices=choices, help=f"({shown})")
 
 
+def _add_gaps(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(run=_gaps)
+    command.add_argument("--out", type=Path, required=True, help="folder to write train.jsonl and valid.jsonl to")
+    command.add_argument("--data", type=Path, required=True, help="folder of the headlines' train and valid.jsonl")
+    command.add_argument("--texts", type=Path, nargs="+", default=[], help="JSON-lines files of prompts and responses")
+    command.add_argument("--seed", type=int, default=0)
+
+
 def _add_distill(command: argparse.ArgumentParser) -> None:
     command.set_defaults(run=_distill)
     command.add_argument("--out", type=Path, required=True, help="the corpus to write; a stopped call goes on with it")
@@ -110,10 +119,6 @@ def _add_distill(command: argparse.ArgumentParser) -> None:
 
 
 def _train(options: argparse.Namespace) -> int:
-    from backend.inference.precision import precision
-    from backend.training.data import corpus, hub_texts, samples
-    from backend.training.train import train
-
     names = {field.name for field in fields(TrainSettings)}
     given = {name: value for name, value in vars(options).items() if name in names}
     settings = TrainSettings(**{**PRESETS.get(options.preset, {}), **given})
@@ -122,10 +127,14 @@ def _train(options: argparse.Namespace) -> int:
         raise Refused(f"{other_models(settings.method)}, as far as training goes: choose another method or model")
     if encoder:
         return _train_on_pairs(options, settings)
-    if settings.beside or settings.left_out:
-        raise Refused("--beside and --left-out are for models that have an encoder: leave them out")
+    if settings.beside or settings.left_out or settings.seconds:
+        raise Refused("--beside, --left-out and --seconds are for models that have an encoder: leave them out")
     if not options.data and not options.hub:
         raise Refused("nothing to train on: give --data FILE (see `python -m backend distill`), or --hub NAME")
+    from backend.inference.precision import precision
+    from backend.training.data import corpus, hub_texts, samples
+    from backend.training.train import train
+
     read = corpus(options.data)
     loaded = _loaded(settings.model, "4bit" if settings.load_in_4bit else precision())
     read += [text for name, rows in map(_hub, options.hub) for text in hub_texts(name, rows, settings.seed)]
@@ -186,6 +195,13 @@ def _headlines(options: argparse.Namespace) -> int:
     valid = read(options.data / "valid.jsonl", VALIDATED)
     train_base(read(options.data / "train.jsonl"), valid, settings, options.out, say, options.note)
     print(f"model in {options.out}")
+    return 0
+
+
+def _gaps(options: argparse.Namespace) -> int:
+    from backend.training.gap_sentences import write
+
+    print(f"{write(options.data, options.texts, options.out, options.seed):,} pairs in {options.out}")
     return 0
 
 

@@ -23,6 +23,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import LambdaLR
 from transformers import (
     MarianConfig,
     MarianMTModel,
@@ -42,13 +43,16 @@ from backend.models.adapters import Adapter
 from backend.record import jsonlines
 from backend.record.provenance import provenance
 from backend.training import headline_card
-from backend.training.budget import RECORD
+from backend.training.budget import LOG, RECORD
 from backend.training.settings import HeadlineSettings, TrainSettings
-from backend.training.train import LOG, sole
+from backend.training.sole import sole
+from backend.training.timed import Timed
 
 LEARNED = "learned.pt"
 # Steps between two checkpoints of the headline model.
 EVERY = 50
+# Checkpoints of one that is ended by its time.
+KEPT = 24
 VALIDATED = 512
 
 
@@ -56,6 +60,19 @@ class _Trainer(Seq2SeqTrainer):
     """Shows the decoder each batch's lengths; keeps a signal's learned vector with the LoRA's checkpoints."""
 
     signal: DecoderSignal | None = None
+    timed: Timed | None = None
+
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
+        if self.timed is None:
+            return super().create_scheduler(num_training_steps, optimizer)
+        self.lr_scheduler = LambdaLR(optimizer or self.optimizer, self.timed.rate)
+        return self.lr_scheduler
+
+    def end_by(self, seconds: float, steps: int, warmup: int, kept: int = 0) -> None:
+        """End by this time, in which the rate falls; 0: by its steps alone."""
+        if seconds:
+            self.timed = Timed(seconds, steps, warmup, kept)
+            self.add_callback(self.timed)
 
     def compute_loss(self, model: nn.Module, inputs: dict[str, Any], *args: Any, **options: Any) -> Any:
         targets = inputs.pop("targets")
@@ -75,6 +92,10 @@ class _Trainer(Seq2SeqTrainer):
                 self.signal.learned.copy_(torch.load(Path(resume_from_checkpoint) / LEARNED, weights_only=True))
 
 
+def _in_bfloat16() -> bool:
+    return torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+
+
 def _arguments(folder: Path, batch: int, **more: Any) -> Seq2SeqTrainingArguments:
     together = int(os.environ.get("WORLD_SIZE", "1"))
     cpu = not torch.cuda.is_available()
@@ -91,6 +112,9 @@ def _arguments(folder: Path, batch: int, **more: Any) -> Seq2SeqTrainingArgument
         train_sampling_strategy="group_by_length",
         remove_unused_columns=False,
         report_to="none",
+        bf16=_in_bfloat16(),
+        # Looking at each loss would wait for the GPU at each step.
+        logging_nan_inf_filter=cpu,
         disable_tqdm=True,
         **more,
     )
@@ -125,13 +149,11 @@ def train_base(
     if settings.start:
         written = headlines.target_tokens(Path(settings.start)) or settings.target_tokens
         settings = replace(settings, target_tokens=written)
+    if settings.seconds:
+        settings = replace(settings, schedule="linear")
     tokenizers = _tokenizers(folder, pairs, settings)
-    if settings.start:
-        config = MarianConfig.from_pretrained(settings.start)
-    else:
-        config = headlines.config(
-            len(tokenizers.target), settings.width, settings.layers, settings.dropout, settings.target_tokens == "bpe"
-        )
+    config = _config(settings, len(tokenizers.target))
+    settings = replace(settings, width=config.d_model, layers=config.encoder_layers, source_tokens=config.vocab_size)
     model = MarianMTModel(config)
     if settings.start:
         # Not `from_pretrained`, after which the sinusoids could be trained.
@@ -147,20 +169,31 @@ def train_base(
         warmup_steps=settings.warmup,
         label_smoothing_factor=settings.smoothing,
         max_steps=settings.steps,
+        save_strategy="no" if settings.seconds else "steps",
         save_steps=EVERY,
         save_total_limit=settings.averaged,
-        eval_strategy="steps",
+        eval_strategy="no" if settings.seconds else "steps",
         eval_steps=10 * EVERY,
         seed=settings.seed,
     )
     trainer = _Trainer(
         model=model, args=arguments, train_dataset=made[0], eval_dataset=made[1], data_collator=made[0].batch
     )
+    trainer.end_by(settings.seconds, settings.steps, settings.warmup, KEPT)
     seconds = _run(trainer, folder)
     if trainer.is_world_process_zero():
         result = {"seconds": seconds, "pairs": len(made[0]), "parameters": model.num_parameters()}
         finish_base(folder, out, settings, result, note)
     return out
+
+
+def _config(settings: HeadlineSettings, written: int) -> MarianConfig:
+    if settings.start:
+        return MarianConfig.from_pretrained(settings.start, dropout=settings.dropout)
+    shared = settings.target_tokens == "bpe"
+    return headlines.config(
+        written, settings.width, settings.layers, settings.dropout, shared, settings.source_tokens
+    )
 
 
 def finish_base(folder: Path, out: Path, settings: HeadlineSettings, result: dict[str, Any], note: str) -> Path:
@@ -210,10 +243,10 @@ def _tokenizers(folder: Path, pairs: Sequence[Pair], settings: HeadlineSettings)
     if not (folder / settings.target_tokens).is_dir():
         sources, texts = [pair.source for pair in pairs], [pair.text for pair in pairs]
         if settings.target_tokens == "bpe":
-            source = headlines.subwords([*sources, *texts])
+            source = headlines.subwords([*sources, *texts], settings.source_tokens)
             target = headlines.whole(source)
         else:
-            source, target = headlines.subwords(sources), headlines.characters(texts)
+            source, target = headlines.subwords(sources, settings.source_tokens), headlines.characters(texts)
         source.save_pretrained(folder)
         target.save_pretrained(folder / settings.target_tokens)
     return Tokenizers(*headlines.tokenizers(folder))
@@ -239,6 +272,7 @@ def train(
         pairs, tokenizers, model.config, settings.longest_prompt, settings.longest, settings.left_out
     )
     lengths = [row["target"] for row in found.rows]
+    model.set_attn_implementation("sdpa")
     signal = None
     if isinstance(methods[settings.method], SignalMethod):
         shown = SignalSettings(
@@ -251,13 +285,14 @@ def train(
     tokens = sum(len(row["labels"]) - 1 for row in found.rows)
     batch = max(1, settings.budget // max(1, round(tokens / len(found))))
     steps = max(1, settings.samples // batch)
+    warmup = min(100, steps // 10)
     report(f"{settings.method}: {steps:,} steps of {batch} of {len(found):,} pairs")
     arguments = _arguments(
         folder,
         batch,
         learning_rate=settings.rate,
         lr_scheduler_type="linear",
-        warmup_steps=min(100, steps // 10),
+        warmup_steps=warmup,
         max_steps=steps,
         save_steps=max(1, steps // 5),
         save_total_limit=1,
@@ -265,13 +300,15 @@ def train(
     )
     trainer = _Trainer(model=lora, args=arguments, train_dataset=found, data_collator=found.batch)
     trainer.signal = signal
+    trainer.end_by(settings.seconds, steps, warmup)
     seconds = _run(trainer, folder)
     _log(folder / LOG, trainer.state.log_history)
     learned = tuple(signal.learned.tolist()) if signal is not None and signal.learned is not None else ()
     kept = replace(signal.settings, learned=learned) if signal is not None else None
     adapter = adapters.save(out, lora.half(), kept, settings.model)
     losses = [line["loss"] for line in trainer.state.log_history if "loss" in line]
-    result: dict[str, Any] = {"step": steps, "samples": steps * batch, "pairs": len(found), "seconds": seconds}
+    done = trainer.state.global_step
+    result: dict[str, Any] = {"step": done, "samples": done * batch, "pairs": len(found), "seconds": seconds}
     result |= {"loss": losses[-1] if losses else None, "unit": "characters" if tokenizers.in_characters else "tokens"}
     _tell(out, settings, result, headline_card.of_adapter, note)
     return adapter

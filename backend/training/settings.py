@@ -10,7 +10,7 @@ from backend.methods import methods
 from backend.methods.shifts import MntSettings
 from backend.methods.signal import Scale, SignalMethod
 from backend.models.adapters import LongformSettings
-from backend.models.headlines import TargetTokens
+from backend.models.headlines import SOURCE_TOKENS, TargetTokens
 from backend.refused import Refused
 from backend.settings import Method
 from backend.training.curriculum import EVEN, LIMITS, LONG, SENTENCES, SHORT_FIRST, WHOLE, Stage
@@ -36,6 +36,7 @@ class TrainSettings:
     shortest: responses of fewer tokens are left out where answers are trained on whole (PIC-SFT), with batches of one.
     ratio, initial, recent: of the compressed positions there; segment: tokens that share them (004 §3.2).
     start: an adapter to go on from. mnt_sigma, mnt_most: Max New Tokens++'s largest scale and shift, in tokens;
+    seconds: of an encoder-decoder's training, after which it ends, with fewer samples if need be; 0: no such end;
     beside: an encoder-decoder's own positions stay beside the signal (001's "+PE"); left_out: lengths of texts that it
     is not trained on.
     mnt_nearest: shifts are rounded to the nearest number (000 eq. 7), not up (the lab's own).
@@ -71,6 +72,7 @@ class TrainSettings:
     beside: bool = False
     left_out: tuple[int, ...] = ()
     start: str | None = None
+    seconds: float = 0.0
     load_in_4bit: bool = False
     seed: int = 0
 
@@ -85,8 +87,9 @@ class TrainSettings:
                 raise Refused(f"{name.replace('_', ' ')} is {getattr(self, name)}: give at least 1")
         if not 0 <= self.gain < math.inf:
             raise Refused(f"gain is {self.gain}: give a number from 0")
-        if self.initial < 0:
-            raise Refused(f"initial is {self.initial}: give at least 0")
+        for name in ("initial", "seconds"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise Refused(f"{name} is {getattr(self, name)}: give a number from 0")
         for name in ("alpha", "rate", "ratio", "mnt_sigma"):
             if not 0 < getattr(self, name) < math.inf:
                 raise Refused(f"{name.replace('_', ' ')} is {getattr(self, name)}: give a number above 0")
@@ -125,15 +128,17 @@ class TrainSettings:
 class HeadlineSettings:
     """How the headline model is trained: 001's recipe, on fewer and narrower layers.
 
-    steps: of `batch` pairs each. schedule: of the rate, as transformers names it. width, layers: of each side.
-    smoothing: of labels. longest_source: tokens of a source, which is cut. longest: characters of a headline, which is
-    left out where it is longer. target_tokens: what a headline is written in; bpe are the source's own subwords, with
-    one table of embeddings. copies: whether a stretch of the source stands in for its headline, as a first lesson.
-    averaged: last checkpoints, of every 50 steps, whose mean is kept (001 §3.2). start: a headline model to go on from,
-    in its own target tokens; None for nothing.
+    steps: of `batch` pairs each. seconds: of training, after which it ends, the rate falling to 0 over them; 0: no such
+    end. schedule: of the rate, as transformers names it. width, layers: of each side. smoothing: of labels.
+    longest_source: tokens of a source, which is cut. longest: characters of a headline, which is left out where it is
+    longer. source_tokens: subwords of sources. target_tokens: what a headline is written in; bpe are the source's own
+    subwords, with one table of embeddings. copies: whether a stretch of the source stands in for its headline, as a
+    first lesson. averaged: last checkpoints, of every 50 steps or 24th of the seconds, whose mean is kept (001 §3.2).
+    start: a headline model to go on from, in its own shape and target tokens; None for nothing.
     """
 
     steps: int = 12_000
+    seconds: float = 0.0
     batch: int = 128
     rate: float = 1e-3
     schedule: str = "inverse_sqrt"
@@ -144,6 +149,7 @@ class HeadlineSettings:
     smoothing: float = 0.1
     longest_source: int = 96
     longest: int = 96
+    source_tokens: int = SOURCE_TOKENS
     target_tokens: TargetTokens = "characters"
     copies: bool = False
     averaged: int = 10

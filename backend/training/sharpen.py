@@ -36,7 +36,7 @@ from backend.refused import Refused
 from backend.settings import RunSettings
 from backend.text.prompt import planned
 from backend.training.batch_sampling import Sampling, Weights, likelihoods, written
-from backend.training.budget import RECORD
+from backend.training.budget import LOG, RECORD
 from backend.training.curriculum import learning_rate
 from backend.training.data import around, held_out, prompt_ids
 from backend.training.distill import HINTS, turn
@@ -44,7 +44,8 @@ from backend.training.ends import all_ends
 from backend.training.loss import Likelihood
 from backend.training.reward import Judged, Sampled, all_judged, all_texts
 from backend.training.settings import SharpenSettings
-from backend.training.train import LOG, lora_of, sole
+from backend.training.sole import sole
+from backend.training.train import lora_of
 
 # Begun user turns that questions and stories are asked for in.
 BEGINS = {

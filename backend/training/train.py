@@ -15,14 +15,13 @@ import random
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, fields
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
-from filelock import FileLock, Timeout
 from torch import Tensor, nn
 
 from backend.inference.attach import attach
@@ -39,7 +38,7 @@ from backend.record.provenance import provenance
 from backend.refused import Refused
 from backend.settings import RunSettings
 from backend.text.prompt import asked, planned
-from backend.training.budget import RECORD, Budget
+from backend.training.budget import LOG, RECORD, Budget
 from backend.training.card import card
 from backend.training.curriculum import learning_rate, stage
 from backend.training.data import Row, Sample, batches, prompt_ids
@@ -47,9 +46,9 @@ from backend.training.ends import all_ends
 from backend.training.loss import Likelihood, last_of_row
 from backend.training.segments import Segmented
 from backend.training.settings import SharpenSettings, TrainSettings
+from backend.training.sole import sole
 
 CHECKPOINT = "checkpoint.pt"
-LOG = "training.jsonl"
 CHECKPOINT_SECONDS = 60
 Rows = list[Row]
 
@@ -108,23 +107,6 @@ def train(
             (out / "README.md").write_text(card(adapter, sources or {}, note))
         run.accelerator.wait_for_everyone()
     return Adapter.load(out)
-
-
-@contextmanager
-def sole(folder: Path) -> Iterator[None]:
-    """The folder for one training alone, of however many processes. ValueError where another has it."""
-    from accelerate import Accelerator
-
-    if not Accelerator().is_main_process:
-        yield
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        lock = FileLock(folder / "lock").acquire(timeout=0)
-    except Timeout as error:
-        raise Refused(f"another training writes to {folder}: wait for its end, or give another --out") from error
-    with lock:
-        yield
 
 
 class _Run:

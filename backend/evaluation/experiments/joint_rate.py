@@ -172,7 +172,7 @@ class JointRate(Experiment):
         few = f" Fewer than {PROMPTS} prompts were asked: none of this is a headline." if counted < PROMPTS else ""
         parts = [WORDS.strip() + few, _rows(by_name, "validation")]
         if released:
-            parts += ["The same of the test set, whose prompts were read once:", _rows(released, "test")]
+            parts += ["The same of the test set, whose prompts chose nothing:", _rows(released, "test")]
         for name, words in OTHERS.items():
             if found := _of(name, results):
                 parts += [words, _rows(found, "validation")]

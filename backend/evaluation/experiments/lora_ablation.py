@@ -27,9 +27,10 @@ from backend.models.adapters import Adapter
 from backend.models.pool import Models
 from backend.record import jsonlines
 from backend.record.results import counted
+from backend.training.budget import LOG
 from backend.training.data import corpus, samples
 from backend.training.settings import TrainSettings
-from backend.training.train import LOG, train
+from backend.training.train import train
 
 ATTENTION = "q_proj,k_proj,v_proj,o_proj"
 SHAPES: tuple[tuple[str, int], ...] = (("all-linear", 6), (ATTENTION, 16), ("q_proj,v_proj", 32), ("all-linear", 16))

@@ -27,6 +27,8 @@ FOLDER = Path(__file__).parents[1] / "assets" / "prompts"
 SUMMARISE = "Summarize the following abstract:\n\n"
 # Of each kind in each set. Longer prompts would be read for longer than they are answered.
 COUNT, LONGEST = 28, 600
+# Tokens asked for, one of them a prompt, in turn: their number shares no factor with that of the kinds of prompts.
+TARGETS = (10, 20, 30, 40, 60, 80, 100, 150, 200)
 # What earlier versions were chosen by: every tenth instruction was never trained on; the first abstracts and these
 # shares of the long tasks were asked again and again.
 HELD_OUT, ABSTRACTS_SEEN, TASKS_SEEN = 10, 100, (8, 24, 32)

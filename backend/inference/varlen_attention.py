@@ -1,7 +1,8 @@
 """Attention of a planned step: every run of rows by a call of variable-length attention, then merged.
 
 On a GPU the call is torch's, on request. An H200 ran it by the operator below torch 2.11's call, which lacks some of
-these arguments; 2.13's own call has not run. On a CPU, and for what torch's kernels do not take, it is `dense`, which holds all scores and says what the call means. Of torch 2.13,
+these arguments; 2.13's own call has not run. On a CPU, and for what torch's kernels do not take, it is `dense`, which
+holds all scores and says what the call means. Of torch 2.13,
 
     varlen_attn(query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, *, return_aux=None, scale=None,
                 window_size=(-1, -1), enable_gqa=False, seqused_k=None, block_table=None, num_splits=None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from dataclasses import MISSING, fields
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -67,9 +68,7 @@ def _add_sharpen(command: argparse.ArgumentParser) -> None:
     command.add_argument("--note", default="", help="on the licences of the texts, for the model card")
     for field in fields(SharpenSettings):
         flag, default = f"--{field.name.replace('_', '-')}", field.default
-        if isinstance(default, bool):
-            command.add_argument(flag, action="store_true")
-        elif default is MISSING:
+        if default is MISSING:
             command.add_argument(flag, required=True, help="the adapter to go on from")
         else:
             command.add_argument(flag, type=type(default), default=default, help=f"({default})")
@@ -155,8 +154,8 @@ def _has_encoder(model: str) -> bool:
 
 
 def _sharpen(options: argparse.Namespace) -> int:
-    from backend.evaluation.experiments.joint_rate import asked
     from backend.inference.precision import precision
+    from backend.splits import TARGETS, prompts
     from backend.training.data import prompts_of
     from backend.training.sharpen import Asked, sharpen
 
@@ -164,8 +163,8 @@ def _sharpen(options: argparse.Namespace) -> int:
     settings, folder = SharpenSettings(**given), options.data_folder
     files = {"instructions": "instructions.jsonl", "abstracts": "scitldr_train.jsonl"}
     found = [Asked(kind, text) for kind, file in files.items() for text in prompts_of(folder / file)]
-    validation = [(case.prompt.text, case.target) for case in asked("validation", folder, "tokens")]
-    loaded = _loaded(options.model, "4bit" if settings.load_in_4bit else precision())
+    validation = [*zip((prompt.text for prompt in prompts("validation", folder)), cycle(TARGETS), strict=False)]
+    loaded = _loaded(options.model, precision())
     print(f"adapter in {sharpen(loaded, found, validation, settings, options.out, say, options.note).path}")
     return 0
 

@@ -188,7 +188,6 @@ class SharpenSettings:
     look: float = 25
     workers: int = 4
     seed: int = 0
-    load_in_4bit: bool = False
 
 
 PRESETS: dict[str, dict[str, Any]] = {

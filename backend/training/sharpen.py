@@ -45,7 +45,7 @@ from backend.training.loss import Likelihood
 from backend.training.reward import Judged, Sampled, all_judged, all_texts
 from backend.training.settings import SharpenSettings
 from backend.training.sole import sole
-from backend.training.train import lora_of
+from backend.training.train import going_on
 
 # Begun user turns that questions and stories are asked for in.
 BEGINS = {
@@ -141,7 +141,7 @@ class _Sharpening:
         self.last = [ends, sorted({*ends, *line_ends(loaded.tokenizer)})]
         self.base = Weights(loaded.model)
         self.tuned = Weights(loaded.model)
-        self.lora = lora_of(loaded, settings)
+        self.lora = going_on(loaded.model, settings.start)
         self.trained = [p for p in self.lora.parameters() if p.requires_grad]
         self.optimiser = torch.optim.AdamW(self.trained, lr=settings.rate, betas=(0.9, 0.95), weight_decay=0)
         self.model = Likelihood(self.lora, ends)

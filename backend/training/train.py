@@ -45,7 +45,7 @@ from backend.training.data import Row, Sample, batches, prompt_ids
 from backend.training.ends import all_ends
 from backend.training.loss import Likelihood, last_of_row
 from backend.training.segments import Segmented
-from backend.training.settings import SharpenSettings, TrainSettings
+from backend.training.settings import TrainSettings
 from backend.training.sole import sole
 
 CHECKPOINT = "checkpoint.pt"
@@ -127,7 +127,7 @@ class _Run:
         elif loaded.model.device.type == "cpu":
             # Over a few hundred tokens the fused attention takes five times as long backwards.
             loaded.model.set_attn_implementation("eager")
-        self.lora = lora_of(loaded, settings)
+        self.lora = _lora(loaded, settings)
         self.optimiser = torch.optim.AdamW(
             [p for p in self.lora.parameters() if p.requires_grad],
             lr=settings.rate,
@@ -358,21 +358,30 @@ def _signal(loaded: Loaded, settings: TrainSettings, shortest: int) -> SignalSet
     )
 
 
-def lora_of(loaded: Loaded, settings: TrainSettings | SharpenSettings) -> nn.Module:
+def _lora(loaded: Loaded, settings: TrainSettings) -> nn.Module:
     """The model with a LoRA whose parameters are float32, new or gone on from `settings.start`."""
-    from peft import LoraConfig, PeftModel, get_peft_model, prepare_model_for_kbit_training
+    from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
 
     model = prepare_model_for_kbit_training(loaded.model) if settings.load_in_4bit else loaded.model
     if settings.start:
-        found = PeftModel.from_pretrained(model, Adapter.load(settings.start).path, is_trainable=True)
-    else:
-        names = settings.targets if settings.targets == "all-linear" else settings.targets.split(",")
-        config = LoraConfig(
-            r=settings.rank, lora_alpha=settings.alpha, lora_dropout=settings.dropout, target_modules=names,
-            task_type="CAUSAL_LM",
-        )  # fmt: skip
-        found = get_peft_model(model, config)
-    for parameter in found.parameters():
+        return going_on(model, settings.start)
+    names = settings.targets if settings.targets == "all-linear" else settings.targets.split(",")
+    config = LoraConfig(
+        r=settings.rank, lora_alpha=settings.alpha, lora_dropout=settings.dropout, target_modules=names,
+        task_type="CAUSAL_LM",
+    )  # fmt: skip
+    return _exact(get_peft_model(model, config))
+
+
+def going_on(model: nn.Module, start: str) -> nn.Module:
+    """The model with a trained adapter's LoRA, its parameters in float32. ValueError where the adapter is damaged."""
+    from peft import PeftModel
+
+    return _exact(PeftModel.from_pretrained(model, Adapter.load(start).path, is_trainable=True))
+
+
+def _exact(lora: nn.Module) -> nn.Module:
+    for parameter in lora.parameters():
         if parameter.requires_grad:
             parameter.data = parameter.data.float()
-    return found
+    return lora

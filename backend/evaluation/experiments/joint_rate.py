@@ -36,7 +36,7 @@ from backend.record import jsonlines
 from backend.record.results import RESULTS, resumed
 from backend.refused import Refused
 from backend.settings import MAX_LANDING, Method, Unit
-from backend.splits import Prompt, Split, fingerprint, prompts
+from backend.splits import TARGETS, Prompt, Split, fingerprint, prompts
 
 
 def named(method: Method, landing: int, in_prompt: bool) -> str:
@@ -61,8 +61,6 @@ NAMES = [
 TRIED = named("ldpe", 8, True)
 # Those of the headlines.
 ADAPTERS = ("ldpe", "orpe")
-# One of them for each prompt, in turn: their number shares no factor with that of the kinds of prompts.
-TARGETS = (10, 20, 30, 40, 60, 80, 100, 150, 200)
 # From one target to another, after 20 to 60 tokens, and EARLIER than the first is reached by so many.
 MOVES, MOVED, EARLIER = ((60, 200), (300, 120), (100, 250)), (20, 60), 10
 WORDS = """

@@ -17,6 +17,7 @@ from test_page_state import VEILED
 from app import __main__ as app
 from app import kept, live
 from app import page as lab_page
+from app.free_port import free_port
 from app.presets import PRESETS
 from app.runs import Runs
 from app.series import PastRun
@@ -245,7 +246,7 @@ def test_a_run_goes_on_after_its_connection_was_cut(browser, demo, address, held
 
 
 def test_a_page_stays_while_its_server_is_away_and_goes_on_with_the_next(browser, lab):  # noqa: F811
-    first = serving(lab)
+    first = serving(lab, free_port())
     visitor = Visitor(browser, first.local_url)
     page = visitor.page
     lab.upto(5)
@@ -278,7 +279,8 @@ def test_a_page_stays_while_its_server_is_away_and_goes_on_with_the_next(browser
         second.close()
 
 
-def serving(lab, port: int | None = None) -> lab_page.Page:  # noqa: F811
+def serving(lab, port: int) -> lab_page.Page:  # noqa: F811
+    """On a port beyond those that other servers look through: it is still free for the next one."""
     served = lab_page.build(lab, available, Runs())
     app.serve(served, port=port)
     return served

@@ -56,11 +56,12 @@ class Asked(NamedTuple):
 
 
 class Mailboxes(dict[str, Any]):
-    """Messages by session. Gradio's holds 2,000 sessions, of which those that pass push out those that wait, and fails
-    where two readers of one session leave."""
+    """Messages by session. Gradio's holds 2,000 sessions, of which those that pass push out those that wait. Where a
+    reader is cut off it deletes the session's, and with it what the session has asked for since and is about to read;
+    here `Admission.left` says what a reader leaves behind."""
 
     def __delitem__(self, session: str) -> None:
-        self.pop(session, None)
+        pass
 
 
 class Admission(Queue):

@@ -13,6 +13,7 @@ import pytest
 from visiting import API, Served, Visitor, eventually, serving
 
 from app import options
+from app.admission import Mailboxes
 from app.shares import Shares
 
 # What is kept of a visitor is kept for as long as the slowest machine takes.
@@ -207,3 +208,10 @@ def test_two_runs_of_one_program_do_not_end_each_other(held_lab):
             held_lab.free()
             ended = [each["output"]["data"][0]["finish"] for each in messages if each["msg"] == "process_completed"]
         assert [(finish["reason"], finish["tokens"]) for finish in ended] == [("cap", 6)] * 2
+
+
+def test_a_reader_that_is_cut_off_takes_nothing_from_the_next():
+    """Gradio deletes the messages of a session with any of its readers, while another may wait for them already."""
+    messages = Mailboxes(session="what was asked for since")
+    del messages["session"]
+    assert messages["session"] == "what was asked for since"

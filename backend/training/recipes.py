@@ -61,20 +61,10 @@ SMOKE = (
     "-m backend evaluate length_control --method ldpe --adapter .cache/smoke/ldpe --prompts 2 --ranges range "
     "--out .cache/smoke/length.json",
 )
-HEADLINES, GAPS, FIRST = (f".cache/headlines/{name}" for name in ("parts", "gaps", "first"))
-# The seconds are those of an H100: two cores need a hundred times as many.
-PAIRS = (
-    "--note \"Descriptions and synopses of packages of Debian bookworm, each under its package's licence. The first "
-    "lesson: sentences of the same descriptions, of the abstracts of SciTLDR (Apache-2.0) and of answers of open "
-    "models to the prompts of HelloBench (MIT).\""
-)
-BASE = (
-    "-m backend headlines --steps 1000000 --layers 3 --width 256 --source-tokens 4000 --longest-source 112 "
-    f"--dropout 0.1 {PAIRS}"
-)
+HEADLINES = ".cache/headlines/parts"
 ROW = (
-    "-m backend train --model headlines --data {data}/headlines/train.jsonl --samples 200000 --budget 11500 --rank 16 "
-    f"--alpha 32 --rate 2e-3 --gain 1 --longest-prompt 112 --longest 96 {PAIRS}"
+    "-m backend train --model headlines --data {data}/headlines/train.jsonl --samples 12000 --budget 3000 --rank 8 "
+    "--alpha 16 --rate 1e-3 --gain 1 --longest-prompt 96 --longest 96"
 )
 # 001's and 003's rows on equal budgets: their names and what tells them apart.
 ROWS = {
@@ -91,11 +81,7 @@ ROWS = {
     "ldpe, left out": "ldpe --left-out 30 50 75",
 }
 HEADLINE = (
-    f"-m backend gaps --data {{data}}/headlines --texts {{data}}/responses.jsonl {{data}}/longform.jsonl "
-    f"{{data}}/scitldr_train.jsonl --out {GAPS}",
-    f"{BASE} --data {GAPS} --out {FIRST} --seconds 100 --batch 512 --rate 1.5e-3 --warmup 300 --averaged 2",
-    f"{BASE} --data {{data}}/headlines --start {FIRST} --out assets/headlines --seconds 120 --batch 256 --rate 1e-3 "
-    "--warmup 200 --averaged 3",
+    "-m backend headlines --data {data}/headlines --out assets/headlines",
     *(f"{ROW} --method {method} --out '{HEADLINES}/{name}'" for name, method in ROWS.items()),
     f"-m backend evaluate headline_lengths --data {{data}}/headlines --parts {HEADLINES} {{more}}",
 )

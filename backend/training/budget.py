@@ -16,6 +16,12 @@ UNRECORDED = "unrecorded"
 CLOSE = 0.02
 
 
+def record(folder: str | Path) -> dict[str, Any] | None:
+    """What the training of an adapter or a model tells of itself; None where nothing is kept."""
+    file = Path(folder, RECORD)
+    return json.loads(file.read_text("utf-8")) if file.exists() else None
+
+
 @dataclass(frozen=True)
 class Budget:
     """Of one training: label tokens seen, EOS tokens included; responses seen, repeats included; distinct texts among

@@ -35,9 +35,9 @@ from backend.text.prompt import in_words
 from backend.text.sentences import sentence_lengths
 from backend.training.data import prompt_ids
 from backend.training.ends import all_ends
+from backend.training.reward import REPEATED
 
 HINTS = ("", "Answer in one short sentence.", "Answer in two or three sentences.", "Answer in detail.")
-REPEATED = 0.2
 LONGEST_PROMPT = 400
 LONGEST_QUESTION = 120
 SHARD, ROWS = 192, 48
@@ -156,14 +156,19 @@ def _sampled(loaded: Loaded, file: Path, count: int, seed: int, begins: Sequence
         begun = [begins[i % len(begins)] for i in range(SHARD)]
         turns, first = [turn(loaded, text) for text in begun], SPREAD * seed + 2**31 + SHARD * (len(found) + shard)
         responses = _responses(loaded, turns, LONGEST_QUESTION, FREELY, first)
-        new = [
-            (text + loaded.tokenizer.decode(response.tokens)).strip()
-            for text, response in zip(begun, responses, strict=True)
-            if response.ended and len(response.tokens) >= 5
-        ]
+        new = whole_turns(loaded, begun, responses)
         jsonlines.append(file, new)
         found, shard = found + new, shard + 1
     return [("own", text) for text in found[:count]]
+
+
+def whole_turns(loaded: Loaded, begun: Sequence[str], responses: Sequence[Response]) -> list[str]:
+    """User turns with what they have begun with, those that ended and say something."""
+    return [
+        (text + loaded.tokenizer.decode(response.tokens)).strip()
+        for text, response in zip(begun, responses, strict=True)
+        if response.ended and len(response.tokens) >= 5
+    ]
 
 
 def _ids(loaded: Loaded, text: str) -> Tensor:

@@ -43,7 +43,7 @@ from backend.models.adapters import Adapter
 from backend.record import jsonlines
 from backend.record.provenance import provenance
 from backend.training import headline_card
-from backend.training.budget import LOG, RECORD
+from backend.training.budget import LOG, RECORD, record
 from backend.training.settings import HeadlineSettings, TrainSettings
 from backend.training.sole import sole
 from backend.training.timed import Timed
@@ -227,8 +227,7 @@ def _tell(
     """Write what a training was and gave as training.json, and as a card."""
     about = provenance(settings.seed) | {"settings": asdict(settings), "result": result}
     if settings.start:
-        before = Path(settings.start, RECORD)
-        about["resumed_from"] = json.loads(before.read_text("utf-8")) if before.exists() else None
+        about["resumed_from"] = record(settings.start)
     (out / RECORD).write_text(json.dumps(about, indent=1), "utf-8")
     (out / "README.md").write_text(card(about, note), "utf-8")
 

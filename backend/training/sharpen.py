@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from backend.inference.base_model import line_ends
+from backend.inference.base_model import PROBABLE, line_ends
 from backend.inference.signal import shown, signal_rows
 from backend.models import adapters
 from backend.models.adapters import Adapter
@@ -36,10 +36,10 @@ from backend.refused import Refused
 from backend.settings import RunSettings
 from backend.text.prompt import planned
 from backend.training.batch_sampling import Sampling, Weights, likelihoods, written
-from backend.training.budget import LOG, RECORD
+from backend.training.budget import LOG, RECORD, record
 from backend.training.curriculum import learning_rate
 from backend.training.data import around, held_out, prompt_ids
-from backend.training.distill import HINTS, turn
+from backend.training.distill import HINTS, turn, whole_turns
 from backend.training.ends import all_ends
 from backend.training.loss import Likelihood
 from backend.training.reward import Judged, Sampled, all_judged, all_texts
@@ -167,7 +167,7 @@ class _Sharpening:
             if not rows:
                 continue
             self.draw.shuffle(rows)
-            for start in range(self.settings.steps):
+            for start in range(min(self.settings.steps, len(rows))):
                 about.nats, about.kl = self._learn(rows[start :: self.settings.steps], rate)
             about.seconds, about.rows, about.rate = time.monotonic() - self.started, len(rows), rate
             jsonlines.append(self.folder / LOG, [asdict(about)])
@@ -190,12 +190,8 @@ class _Sharpening:
             begun = [begins[i % len(begins)] for i in range(self.settings.questions)]
             turns = [turn(self.loaded, text).tolist() for text in begun]
             found = written(self.base, turns, LONGEST_QUESTION, self.end, FREELY)
-            texts = (
-                (text + self.loaded.tokenizer.decode(one.tokens)).strip()
-                for text, one in zip(begun, found, strict=True)
-                if one.ended and len(one.tokens) >= 5
-            )
-            pools.setdefault(kind, []).extend(text for text in dict.fromkeys(texts) if not held_out(text))
+            texts = dict.fromkeys(whole_turns(self.loaded, begun, found))
+            pools.setdefault(kind, []).extend(text for text in texts if not held_out(text))
         jsonlines.append(
             self.folder / "prompts.jsonl", [{"kind": kind, "prompt": text} for kind in pools for text in pools[kind]]
         )
@@ -329,10 +325,9 @@ class _Sharpening:
         adapters.save(self.out, self.lora, self.signal, self.loaded.capabilities.model)
         for parameter, data in zip(self.trained, exact, strict=True):
             parameter.data = data
-        before = Path(self.settings.start, RECORD)
-        told = provenance(self.settings.seed) | {"settings": asdict(self.settings), "result": about}
-        told["resumed_from"] = json.loads(before.read_text("utf-8")) if before.exists() else None
-        (self.out / RECORD).write_text(json.dumps(told, indent=1), "utf-8")
+        whole = provenance(self.settings.seed) | {"settings": asdict(self.settings), "result": about}
+        whole["resumed_from"] = record(self.settings.start)
+        (self.out / RECORD).write_text(json.dumps(whole, indent=1), "utf-8")
 
 
 def _batches(rows: Sequence[Answered], budget: int) -> Iterator[list[Answered]]:
@@ -354,7 +349,7 @@ def _shares(found: Sequence[Judged]) -> dict[str, float]:
     return {
         "joint": share(lambda one: one.joint),
         "in_length": share(lambda one: one.in_length and one.own_end),
-        "base_ends": share(lambda one: one.joint and one.p_eos >= 0.05),
+        "base_ends": share(lambda one: one.joint and one.p_eos >= PROBABLE),
         "worth": share(lambda one: one.worth),
         "repetition": share(lambda one: one.repetition),
         "perplexity": math.exp(sum(one.nats for one in found) / max(1, sum(one.tokens for one in found))),

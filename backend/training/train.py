@@ -38,7 +38,7 @@ from backend.record.provenance import provenance
 from backend.refused import Refused
 from backend.settings import RunSettings
 from backend.text.prompt import asked, planned
-from backend.training.budget import LOG, RECORD, Budget
+from backend.training.budget import LOG, RECORD, Budget, record
 from backend.training.card import card
 from backend.training.curriculum import learning_rate, stage
 from backend.training.data import Row, Sample, batches, prompt_ids
@@ -185,8 +185,7 @@ class _Run:
         about = provenance(self.settings.seed) | {"settings": asdict(self.settings), "result": asdict(progress)}
         about["budget"] = asdict(given)
         if self.settings.start:
-            before = Path(self.settings.start, RECORD)
-            about["resumed_from"] = json.loads(before.read_text("utf-8")) if before.exists() else None
+            about["resumed_from"] = record(self.settings.start)
         return about
 
     def _groups(self) -> Iterator[list[Rows]]:

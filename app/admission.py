@@ -37,6 +37,8 @@ from app.visitors import visitor
 PERIOD = 0.03
 # Seconds between looks for what can be let go, and before a task that failed is begun again.
 TIDYING, REST = 2.0, 0.5
+# Seconds before a visitor who asks for more than a share hears so: who asks again at once takes no time from the others.
+REFUSING = 1.0
 # What programs ask for of the events that are not in the API's description.
 COMPLETION = "chat_completion"
 SESSION = re.compile(r"[\w-]{1,64}", re.ASCII)
@@ -152,12 +154,17 @@ class Admission(Queue):
 
     async def push(self, body: PredictBodyInternal, request: Request, username: str | None) -> Any:
         """Takes an event into the queue. HTTPException 400 for a session that is none, 404 for a function that is none,
-        429 beyond a share."""
+        429, after REFUSING, beyond a share."""
         if body.session_hash is not None and not SESSION.fullmatch(body.session_hash):
             raise HTTPException(400, "A session_hash is 1 to 64 letters, digits, - or _: send one, or leave it out.")
         who = visitor(request.scope)
         asked = Asked(who.alone(body.session_hash), who.address)
-        self._refuse(asked, body.session_hash, self._function(body))
+        function = self._function(body)
+        try:
+            self._refuse(asked, body.session_hash, function)
+        except HTTPException:
+            await asyncio.sleep(REFUSING)
+            raise
         nameless = body.session_hash is None
         pushed = await super().push(body, request, username)
         if pushed[0] and (event := self.event_ids_to_events.get(str(pushed[1]))):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ class Start(NamedTuple):
 @dataclass
 class Buttons:
     """go: starts. stop: ends what runs for `place`. others: usable only while something runs, as `stop` is. resting:
-    usable only while nothing does, as `go` is.
+    usable only while nothing does, as `go` is. link: copies what the form holds.
     """
 
     place: str
@@ -35,6 +35,14 @@ class Buttons:
     stop: gr.Button
     others: Sequence[gr.Button] = field(default=())
     resting: Sequence[Any] = field(default=())
+    link: gr.Button | None = None
+
+    def shares(self, form: Mapping[str, Any]) -> None:
+        """Lets `link` copy an address that holds a form: its parts by their names. The server hears nothing of it."""
+        assert self.link is not None
+        named = json.dumps([f"#{self.link.elem_id}", self.place, [*form]])[1:-1]
+        copies = f"(...values) => LengthLab.shareForm({named}, values)"
+        self.link.click(None, [*form.values()], None, js=copies, **QUIET)
 
     def starts(
         self,

@@ -44,7 +44,7 @@ NAMES = (
     "chart", "table", "stream", "deliver", "response", "figures", "answers", "sight", "choice", "inRange", "waits",
     "gone", "refused", "setTheme", "keptTheme", "share", "veil", "tabs", "keep", "keeps", "keptForms", "keepRun",
     "keptRun", "underWay", "saveTexts", "runway", "lesson", "runLesson", "asksFor", "present", "embed", "embeds",
-    "measurements", "presses", "conversation", "speaks", "titled", "worded",
+    "measurements", "presses", "conversation", "speaks", "titled", "worded", "shareForm", "sweeps",
 )
 # The least target that the flag of a runway can be moved to.
 LEAST = 5

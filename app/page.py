@@ -150,7 +150,7 @@ def build(
             with gr.Tab("Lessons", id="lessons"):
                 lessons.build()
             with gr.Tab("Compare", id="compare"):
-                (compared, compares), (swept, sweeps) = _comparing(backend, runs, adapters, demo)
+                way, (compared, compares), (swept, sweeps) = _comparing(backend, runs, adapters, demo)
             with gr.Tab("Read far", id="far"):
                 read, reads = long_context.build(lab, runs, demo.load)
             with gr.Tab("Lab", id="lab"):
@@ -159,7 +159,8 @@ def build(
             with gr.Tab("Evidence", id="evidence") as opened:
                 evidence.build(opened)
         forms = {try_it.PLACE: tried.form, compare.PLACE: compared, long_context.PLACE: read}
-        stages = {place: Stage(form, *GO[place]) for place, form in forms.items()}
+        boxes = forms | {compare.PLACE: {"way": way} | compared}
+        stages = {place: Stage(boxes[place], *GO[place]) for place in forms}
         lessons.panel(tabs, stages, *([room.predicts] if room else []))
         generated = endpoint(backend, runs, demo.unread)
         gr.api(generated, api_name="generate", api_description=described(generated), concurrency_id="model")
@@ -183,15 +184,15 @@ def build(
 
 def _comparing(
     backend: EngineBackend, runs: Runs, adapters: Adapters, demo: Page
-) -> tuple[tuple[dict[str, Any], Place], tuple[dict[str, Any], Place]]:
-    """Settings side by side, and a sweep, of which one shows: the parts of each form by their names, and where it shows
-    runs."""
+) -> tuple[gr.Radio, tuple[dict[str, Any], Place], tuple[dict[str, Any], Place]]:
+    """Settings side by side, and a sweep, of which one shows: what chooses it, the parts of each form by their names,
+    and where it shows runs."""
     way = sweep.ways()
     with gr.Column(elem_classes=["ll-compared"]):
         compared, compares = compare.build(backend, runs, adapters, demo.load)
     with gr.Column(elem_classes=["ll-swept"]):
         swept = sweep.build(backend, runs, adapters, demo.load)
-    return ({"way": way} | compared, compares), swept
+    return way, (compared, compares), swept
 
 
 def _keeping(demo: Page, parts: generate.Parts, forms: kept.Forms) -> None:

@@ -88,6 +88,8 @@ class Visitor:
     def __init__(self, address: str, seed: int, found: Findings, alone: Sequence[str] = ()) -> None:
         self.http = httpx.Client(base_url=address, timeout=PATIENCE)
         self.random, self.found, self.alone = random.Random(seed), found, alone
+        # Its cookie tells it from the others at this address.
+        self.http.get("/")
 
     def visits(self, until: float) -> None:
         """Does one thing after another until that time of `time.monotonic`."""

@@ -7,6 +7,9 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import orjson
+from pydantic import TypeAdapter, ValidationError
+
 from app.charts import drawing
 from app.charts.base import Chart
 from app.charts.drawing import signed
@@ -26,6 +29,28 @@ SPEEDS = {1: 31, 2: 42, 4: 92, 8: 109}
 TOKENS: dict[Unit, float] = {"tokens": 1, "words": 1.3, "characters": 0.23}
 
 
+class File(NamedTuple):
+    """An uploaded table: its name, and its prompts."""
+
+    name: str
+    prompts: list[str]
+
+    def packed(self) -> str:
+        """As the page holds it."""
+        return orjson.dumps([*self]).decode()
+
+    @classmethod
+    def of(cls, packed: str) -> File:
+        """The inverse of `packed`, of whatever a page hands over: what is no table has no prompts."""
+        try:
+            return _FILE.validate_json(packed)
+        except ValidationError:
+            return cls("", [])
+
+
+_FILE = TypeAdapter(File)
+
+
 class Plan(NamedTuple):
     """The runs of a sweep. seeds: how many."""
 
@@ -34,12 +59,12 @@ class Plan(NamedTuple):
 
     @classmethod
     def of(
-        cls, given: Sequence[str], typed: str, chosen: Sequence[str], targets: str, seeds: str, unit: Unit,
+        cls, given: str, typed: str, chosen: Sequence[str], targets: str, seeds: str, unit: Unit,
         temperature: float, name: str, precision: str,
     ) -> Plan:  # fmt: skip
-        """What a form asks for. given: the prompts of a file, which go before those typed. ValueError with a sentence
+        """What a form asks for. given: a packed `File`, whose prompts go before those typed. ValueError with a sentence
         where it is none, or more than the page allows."""
-        texts = list(dict.fromkeys(given or sweep.lines(typed or "")))
+        texts = list(dict.fromkeys(File.of(given).prompts or sweep.lines(typed or "")))
         if not texts:
             raise Refused("there is no prompt: type one a line, or upload a CSV with a column named prompt")
         if not chosen:
@@ -80,8 +105,8 @@ def numbers(text: str, what: str, least: int, most: int) -> list[int]:
     return list(dict.fromkeys(found))
 
 
-def uploaded(path: Path) -> list[str]:
-    """The prompts of an uploaded CSV. ValueError with a sentence where it is too large, or has none."""
+def uploaded(path: Path) -> File:
+    """An uploaded CSV. ValueError with a sentence where it is too large, or has none."""
     with path.open("rb") as file:
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
@@ -89,7 +114,7 @@ def uploaded(path: Path) -> list[str]:
     found = sweep.column(sweep.decoded(data, path.name), path.name)
     if not found:
         raise Refused(f"the column prompt of {path.name} is empty: give at least one prompt")
-    return found
+    return File(path.name, found)
 
 
 def table(rows: Mapping[int, Mapping[str, Any]]) -> list[dict[str, str]]:

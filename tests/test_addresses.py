@@ -86,3 +86,42 @@ def test_tabs_in_the_menu_of_a_narrow_page_have_addresses_too(visit):  # noqa: F
     chosen(page, "evidence")
     page.reload()
     chosen(page, "evidence")
+
+
+# Of each tab that has such a link: where it lies, its button, a box, and what is put into it.
+FORMS = {
+    "try": ("#try-link", "#try-prompt textarea", "Tell me about 🐝 & «bees».\nNow."),
+    "compare": ("#c-link", "#c-prompt textarea", "<b>Why?</b>"),
+    "sweep": ("#s-link", "#s-targets :is(input, textarea)", "7, 70"),
+    "far": ("#l-link", "#l-window input[type=number]", "777"),
+}
+
+
+@pytest.mark.parametrize("tab", FORMS)
+def test_a_link_holds_what_its_tabs_form_holds(visit, browser, tab):  # noqa: F811
+    button, box, text = FORMS[tab]
+    page = visit(query=f"?tab={tab}", opens={"sweep": "compare"}.get(tab, tab)).page
+    page.locator(box).fill(text)
+    page.locator(box).blur()
+    page.click(button)
+    expect(page.locator(button)).to_have_text("Copied")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    other = browser.new_context().new_page()
+    other.goto(copied)
+    expect(other.locator(box)).to_have_value(text)
+    expect(other.locator(button)).to_be_visible()
+    # What is typed since is what counts when the page is loaded anew.
+    again = "Why?" if tab in ("try", "compare") else "77"
+    other.locator(box).fill(again)
+    other.locator(box).blur()
+    other.wait_for_timeout(600)
+    other.reload()
+    expect(other.locator(box)).to_have_value(again)
+    other.context.close()
+
+
+@pytest.mark.parametrize("form", ["", "AAAA", "%F0", "eNqrVkrOzy1ILCpWsqoGACjABVM", "<b>"])
+def test_a_link_that_was_cut_opens_the_form_as_it_is(visit, form):  # noqa: F811
+    page = visit(query=f"?tab=compare&form={form}").page
+    expect(page.locator("#c-go")).to_be_visible()
+    expect(page.locator("#c-prompt textarea")).not_to_have_value("")

@@ -5,11 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 from test_app_browser import LONG
@@ -23,7 +26,7 @@ from app.classroom.room import KEPT, Prediction, Room
 from app.lessons import lessons
 from app.runs import Runs
 from app.tabs.lessons import prediction
-from app.tabs.try_it import NAMES
+from app.tabs.try_it import NAMES, TEXTS
 from app.view import View
 from backend.engine import Lab
 from backend.models.adapters import available
@@ -210,37 +213,57 @@ def taught(models):
     served.page.close()
 
 
-def test_a_students_prediction_and_run_are_seen_on_the_teachers_screen(taught, browser):
+@pytest.fixture
+def visits(browser) -> Iterator[Callable[..., Page]]:
+    """Opens a page in a browser of its own; none may have written an error to its console."""
     problems: list[str] = []
 
-    def visits(**options):
-        page = browser.new_context(**options).new_page()
-        page.set_default_timeout(LONG)
-        page.on("console", lambda message: message.type == "error" and problems.append(message.text))
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        return page
+    with ExitStack() as opened:
 
-    teacher, student = visits(), visits(viewport={"width": 390, "height": 844})
+        def visits(**options: Any) -> Page:
+            context = browser.new_context(**options)
+            opened.callback(context.close)
+            page = context.new_page()
+            page.set_default_timeout(LONG)
+            page.on("console", lambda message: message.type == "error" and problems.append(message.text))
+            page.on("pageerror", lambda error: problems.append(str(error)))
+            return page
+
+        yield visits
+    assert not problems
+
+
+def student(taught: Class, page: Page, guess: int) -> None:
+    """Joins by the code, guesses in the first lesson and runs it."""
+    page.goto(f"{taught.address}/join")
+    page.fill("#code", taught.room.code.lower())
+    page.click("button")
+    expect(page.locator("#class")).to_contain_text("You are student")
+    page.click("[data-lesson=ask_for_sixty]")
+    page.locator(".ll-lesson input[type=range]").fill(str(guess))
+    page.get_by_text("That is my guess").click()
+    page.get_by_text("Run it").click()
+
+
+def guesses(taught: Class) -> list[float | None]:
+    return sorted(one.number for made in taught.room._predictions.values() for one in made)
+
+
+def test_a_students_prediction_and_run_are_seen_on_the_teachers_screen(taught, visits):
+    teacher, visitor = visits(), visits(viewport={"width": 390, "height": 844})
     teacher.goto(f"{taught.address}/class/{taught.room.secret}")
     expect(teacher.locator("#code")).to_have_text(taught.room.code)
-    student.goto(f"{taught.address}/join")
-    student.fill("#code", taught.room.code.lower())
-    student.click("button")
-    expect(student.locator("#class")).to_contain_text("You are student 1")
-    student.click("[data-lesson=ask_for_sixty]")
-    student.locator(".ll-lesson input[type=range]").fill("75")
-    student.get_by_text("That is my guess").click()
-    student.get_by_text("Run it").click()
+    student(taught, visitor, 75)
     expect(teacher.locator("#count")).to_have_text("1 student, 2 runs")
     expect(teacher.locator("#question")).to_contain_text("How many will it write?")
     expect(teacher.locator("#lengths .scatterlayer .point")).to_have_count(2)
-    assert [one.number for made in taught.room._predictions.values() for one in made] == [75]
+    assert guesses(taught) == [75]
     teacher.locator("summary").click()
     teacher.locator("#table button").first.click()
     expect(teacher.locator("#lengths .scatterlayer .point")).to_have_count(1)
     teacher.click("#hidden")
     expect(teacher.locator("#lengths .scatterlayer .point")).to_have_count(2)
-    assert teacher.evaluate("document.documentElement.scrollWidth <= innerWidth") and not problems
+    assert teacher.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_a_wrong_code_is_said_on_the_page(taught, browser):
@@ -249,30 +272,48 @@ def test_a_wrong_code_is_said_on_the_page(taught, browser):
     expect(page.locator("#class [data-state=bad]")).to_contain_text("There is no class with the code <b>x</b>")
 
 
+def program(taught: Class, number: int) -> None:
+    """Joins and writes as a page does, without a browser, until both of its runs have become dots."""
+    with httpx.Client(base_url=taught.address, timeout=PATIENCE) as http:
+        http.get("/")
+        who = Visitor.__new__(Visitor)
+        who.served, who.session, who.http = taught, f"student{number:04}", http
+        joins = next(one._id for one in taught.page.fns.values() if one.name == "join")
+        asked = {"fn_index": joins, "data": [], "session_hash": who.session}
+        assert http.post(f"{API}/queue/join?class={taught.room.code}", json=asked).status_code == 200
+        eventually(lambda: who.session in taught.room._sessions, "a student")
+        assert who.presses("write_both", ["Tell me about bees.", 20 + number, "tokens", False]).status_code == 200
+        with http.stream("GET", f"{API}/queue/data", params={"session_hash": who.session}) as events:
+            for line in events.iter_lines():
+                dots = taught.room._dots.get(taught.room._sessions[who.session], ())
+                if "process_completed" in line and len(dots) == 2:
+                    break
+
+
+def texts(page: Page) -> list[str]:
+    """What both lanes wrote, once they have ended."""
+    expect(page.locator("#try-go")).to_be_enabled()
+    return [page.locator(f"#{name}").inner_text() for name in TEXTS]
+
+
 @pytest.mark.scale
-def test_a_class_of_thirty_writes_at_once(taught):
+@pytest.mark.parametrize("browsers", [0, 3])
+def test_a_class_of_thirty_writes_at_once(taught, visits, browsers):
     taught.room.close()
-
-    def student(number: int) -> None:
-        with httpx.Client(base_url=taught.address, timeout=PATIENCE) as http:
-            http.get("/")
-            who = Visitor.__new__(Visitor)
-            who.served, who.session, who.http = taught, f"student{number:04}", http
-            joins = next(one._id for one in taught.page.fns.values() if one.name == "join")
-            asked = {"fn_index": joins, "data": [], "session_hash": who.session}
-            assert http.post(f"{API}/queue/join?class={taught.room.code}", json=asked).status_code == 200
-            eventually(lambda: who.session in taught.room._sessions, "a student")
-            assert who.presses("write_both", ["Tell me about bees.", 20 + number, "tokens", False]).status_code == 200
-            with http.stream("GET", f"{API}/queue/data", params={"session_hash": who.session}) as events:
-                for line in events.iter_lines():
-                    dots = taught.room._dots.get(taught.room._sessions[who.session], ())
-                    if "process_completed" in line and len(dots) == 2:
-                        break
-
-    with ThreadPoolExecutor(30) as pool:
-        list(pool.map(student, range(30)))
-    shown = taught.room.shown()
-    steered = [dot for dot in shown["dots"] if dot["name"] == "Steered"]
-    assert shown["students"] == 30 and len(shown["dots"]) == 60
-    assert sorted(dot["target"] for dot in steered) == [*range(20, 50)]
+    teacher, pages, programs = visits(), [visits() for _ in range(browsers)], 30 - browsers
+    teacher.goto(f"{taught.address}/class/{taught.room.secret}")
+    with ThreadPoolExecutor(programs) as pool:
+        others = [pool.submit(program, taught, number) for number in range(programs)]
+        for number, page in enumerate(pages):
+            student(taught, page, 60 + number)
+        expect(teacher.locator("#count")).to_have_text("30 students, 60 runs")
+    assert [other.result() for other in others] == [None] * programs
+    steered = [dot for dot in taught.room.shown()["dots"] if dot["name"] == "Steered"]
+    assert sorted(dot["target"] for dot in steered) == sorted([*range(20, 20 + programs), *[60] * browsers])
     assert all(abs(dot["produced"] - dot["target"]) <= 3 for dot in steered)
+    assert guesses(taught) == [60, 61, 62][:browsers]
+    for page in pages:
+        among = texts(page)
+        page.click("#try-go")
+        expect(page.locator("#try-stop")).to_be_enabled()
+        assert texts(page) == among

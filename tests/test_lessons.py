@@ -7,12 +7,15 @@ from playwright.sync_api import expect
 from test_app_browser import address, demo, lab, runs, visit  # noqa: F401
 
 from app import page as lab_page
+from app import plans
 from app.kept import fits
 from app.lessons import lessons
 from app.lessons.lesson import Lesson
 from app.runs import Runs
 from app.stage import Stage
 from app.tabs.lessons import ORDER
+from app.tabs.long_context import chapter
+from backend.inference.control import Control
 from backend.models.adapters import available
 
 # Those that are run by `make test`; the others are of `make test-ui`.
@@ -83,6 +86,16 @@ def test_a_comparison_says_what_each_setting_sees(name):
     settings = lessons()[name].run.settings
     for letter in "ABCD"[: settings["count"]]:
         assert f"{letter}_window" in settings and (letter < "C" or f"{letter}_pic" in settings)
+
+
+@pytest.mark.parametrize(("depth", "found"), [(30, [True, False]), (90, [True, True])])
+def test_a_window_finds_what_the_teacher_is_said_to_expect(lab, depth, found):  # noqa: F811
+    asked = lessons()["what_a_window_forgets"].run.settings
+    on = {"model": "embedded", "precision": "bf16"}
+    ways = plans.plans(asked["window"], asked["sinks"], 1, asked["policies"], on)
+    task = plans.task(lab, chapter(), ways[0].settings, asked["length"], asked["then"], depth / 100)
+    *_, readings = plans.readings(lab, task, ways, Control())
+    assert [task.number in reading.written for reading in readings] == found
 
 
 def test_a_box_that_a_tab_lacks_is_named(stages):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 
 import pytest
 import test_app_browser as on_page
@@ -22,7 +23,7 @@ HOSTILE = "<img src=x onerror=alert(1)> What is tea?"
 FORMULA = "=SUM(A1:A9)"
 
 
-def plan(given=(), typed="One?\nTwo?\n\nOne?", methods=("ldpe", "none"), targets="20, 60", seeds="0", temperature=0.0):
+def plan(given="", typed="One?\nTwo?\n\nOne?", methods=("ldpe", "none"), targets="20, 60", seeds="0", temperature=0.0):
     return Plan.of(given, typed, methods, targets, seeds, "tokens", temperature, "embedded", "bf16")
 
 
@@ -39,7 +40,7 @@ def test_a_plan_says_how_many_runs_and_about_how_long():
     assert plan().words() == "6 runs, about 7 s on two cores."
     assert plan(seeds="0 1").words().endswith("At temperature 0 all seeds write the same.")
     assert "temperature" not in plan(seeds="0 1", temperature=1.0).words()
-    assert [case.prompt for case in plan(given=["Of a file?"]).cases] == ["Of a file?"] * 3
+    assert [case.prompt for case in plan(given=swept.File("q.csv", ["Of a file?"]).packed()).cases] == ["Of a file?"] * 3
 
 
 @pytest.mark.parametrize(
@@ -107,8 +108,7 @@ def questions(tmp_path):
 
 
 def opened(visit):
-    page = visit(query="?tab=compare").page
-    page.click("#c-way label:last-of-type")
+    page = visit(query="?tab=sweep", opens="compare").page
     expect(page.locator("#s-about")).to_contain_text("runs, about")
     return page
 
@@ -139,8 +139,32 @@ def test_a_file_is_swept_stopped_and_saved(visit, held, questions):
     with open(file.value.path(), encoding="utf-8", newline="") as stream:
         saved = [*csv.DictReader(stream)]
     assert len(saved) == shown and {each["prompt"] for each in saved} <= {HOSTILE, f"'{FORMULA}", "Two\nlines"}
+    page.reload()
+    expect(page.locator("#s-file")).to_contain_text("3 prompts of q.csv, in the place of what is typed.")
+    expect(page.locator("#s-targets :is(input, textarea)")).to_have_value("8")
     page.click("#s-drop")
     expect(page.locator("#s-typed textarea")).to_be_enabled()
+
+
+def test_a_sweep_has_an_address_of_its_own(visit):
+    page = opened(visit)
+    page.click("#c-way label:first-of-type")
+    expect(page.locator("#c-go")).to_be_visible()
+    expect(page).to_have_url(re.compile("tab=compare"))
+    page.go_back()
+    expect(page.locator("#s-go")).to_be_visible()
+    page.click("[role=tab][data-tab-id=lab]")
+    page.wait_for_url(re.compile("tab=lab"))
+    page.click("[role=tab][data-tab-id=compare]")
+    page.wait_for_url(re.compile("tab=sweep"))
+    page.reload()
+    expect(page.locator("#s-go")).to_be_visible()
+
+
+def test_what_a_page_holds_of_a_file_may_be_anything():
+    assert swept.File.of(swept.File("q.csv", ["One", "Two\nlines"]).packed()) == ("q.csv", ["One", "Two\nlines"])
+    for packed in ("", "[]", "{}", '["q.csv", [1]]', '["q.csv", "One"]', "[" * 10_000, "\ud800"):
+        assert swept.File.of(packed).prompts == []
 
 
 def test_what_cannot_be_swept_is_said_before_and_after_the_press(visit):
@@ -153,8 +177,7 @@ def test_what_cannot_be_swept_is_said_before_and_after_the_press(visit):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_phone_has_it_without_a_scroll_to_the_side(visit, scheme):
-    page = visit(query="?tab=compare", viewport={"width": 390, "height": 844}, color_scheme=scheme).page
-    page.click("#c-way label:last-of-type")
+    page = visit(query="?tab=sweep", opens="compare", viewport={"width": 390, "height": 844}, color_scheme=scheme).page
     expect(page.locator("#s-go")).to_be_visible()
     expect(page.locator("#c-go")).to_be_hidden()
     assert page.evaluate("document.documentElement.scrollWidth") == 390

@@ -90,7 +90,9 @@ def build(
     labels["limit"] = labels["target"]
     buttons.starts(runs, _comparing(lab, runs, labels), inputs, [stream], queue, "compare")
     each = [f"{name}_{field}" for name in NAMES for field in OWN]
-    return dict(zip([*COMMON, "count", *each], inputs, strict=True)), Place(stream, buttons)
+    form = dict(zip([*COMMON, "count", *each], inputs, strict=True))
+    buttons.shares(form)
+    return form, Place(stream, buttons)
 
 
 def _common(choice: ModelChoice) -> tuple[list[Any], gr.Radio, Buttons]:
@@ -117,7 +119,8 @@ def _common(choice: ModelChoice) -> tuple[list[Any], gr.Radio, Buttons]:
         with gr.Row(elem_classes=["ll-buttons"]):
             go = gr.Button("Compare", variant="primary", elem_classes=["ll-go"], elem_id="c-go", min_width=110)
             stop = gr.Button("Stop", elem_classes=["ll-stop"], elem_id="c-stop", min_width=70, interactive=False)
-    return [prompt, unit, seed, temperature, cap], slots_shown, Buttons(PLACE, go, stop)
+            link = gr.Button("Copy link", elem_id="c-link", min_width=90)
+    return [prompt, unit, seed, temperature, cap], slots_shown, Buttons(PLACE, go, stop, link=link)
 
 
 def _slots(methods: list[tuple[str, str]], choice: ModelChoice) -> tuple[list[Slot], list[gr.Column]]:

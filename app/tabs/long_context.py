@@ -97,6 +97,7 @@ def build(lab: Any, runs: Runs, opens: Callable[..., Any]) -> tuple[dict[str, An
     with first:
         buttons.resting = _examples(Stage(form, "far", GO))
     buttons.starts(runs, start, inputs, [stream], queue, "long")
+    buttons.shares(form)
     return form, Place(stream, buttons)
 
 
@@ -165,7 +166,8 @@ def _policies() -> tuple[gr.CheckboxGroup, Any, Buttons]:
         with gr.Row(elem_classes=["ll-buttons"]):
             go = gr.Button("Read", variant="primary", elem_classes=["ll-go"], elem_id="l-go", min_width=90)
             stop = gr.Button("Stop", elem_classes=["ll-stop"], elem_id="l-stop", min_width=70, interactive=False)
-    return policies, about, Buttons(PLACE, go, stop)
+            link = gr.Button("Copy link", elem_id="l-link", min_width=90)
+    return policies, about, Buttons(PLACE, go, stop, link=link)
 
 
 def _read(

@@ -40,8 +40,11 @@ LABELS = {"temperature": "Temperature"}
 
 
 def ways() -> gr.Radio:
-    """The choice between settings side by side and a sweep; sweep.css shows the one that is chosen."""
-    return gr.Radio([*WAYS], value=WAYS[0], show_label=False, container=False, elem_id="c-way")
+    """The choice between settings side by side and a sweep; sweep.css shows the one that is chosen, and the page's
+    address says which."""
+    way = gr.Radio([*WAYS], value=WAYS[0], show_label=False, container=False, elem_id="c-way")
+    way.input(None, [way], None, js=f"(way) => LengthLab.sweeps(way === '{WAYS[1]}')", **QUIET)
+    return way
 
 
 def build(
@@ -52,14 +55,14 @@ def build(
     opens: the event of the page's opening.
     """
     choice = model.build(lab.models.names(), "s-")
-    form, given, about, buttons = _form(choice, adapters(choice.model.value))
+    form, about, buttons = _form(choice, adapters(choice.model.value))
     live.figures(PLACE, FIGURES)
     queue = gr.HTML("", apply_default_css=False, elem_classes=["ll", "ll-queue"])
     live.answers("sweep-outcomes", "By method and target", HINT)
     live.chart("s-sweep", "Lengths by target", POINTS, encode(swept.picture([])))
     live.table("sweep-table", "Answers", swept.HEADS, "length-lab-sweep.csv")
     stream = live.stream()
-    inputs = [given, *form.values()]
+    inputs = [*form.values()]
     opens(_estimate, inputs, [about], queue=False, **QUIET)
     gr.on(
         [part.change for part in inputs], _estimate, inputs, [about], queue=False, trigger_mode="always_last",
@@ -73,16 +76,17 @@ def build(
 
     choice.tells(lab, opens, methods, [form["methods"]], [form["methods"]])
     buttons.starts(runs, _sweeping(lab, runs), inputs, [stream], queue, PLACE)
+    buttons.shares(form)
     return form, Place(stream, buttons)
 
 
 def _form(
     choice: ModelChoice, missing: Mapping[Any, str | None]
-) -> tuple[dict[str, Any], gr.State, gr.HTML, Buttons]:
-    """What is asked for by its name, the prompts of a file, what is said of both, and the buttons."""
+) -> tuple[dict[str, Any], gr.HTML, Buttons]:
+    """What is asked for by its name, what is said of it, and the buttons."""
     with gr.Row(elem_classes=["ll-panel", "ll-common"]):
         with gr.Column(scale=3, min_width=280):
-            typed, given = _prompts()
+            given, typed = _prompts()
         with gr.Column(scale=3, min_width=280):
             there = controls.offered(controls.method_options(missing))
             chosen = [name for _, name in there if name in METHODS]
@@ -104,14 +108,16 @@ def _form(
             with gr.Row(elem_classes=["ll-buttons"]):
                 go = gr.Button("Sweep", variant="primary", elem_classes=["ll-go"], elem_id="s-go", min_width=90)
                 stop = gr.Button("Stop", elem_classes=["ll-stop"], elem_id="s-stop", min_width=70, interactive=False)
-    form = {"typed": typed, "methods": methods, "targets": targets, "seeds": seeds, "unit": unit,
+                link = gr.Button("Copy link", elem_id="s-link", min_width=90)
+    form = {"given": given, "typed": typed, "methods": methods, "targets": targets, "seeds": seeds, "unit": unit,
             "temperature": temperature, "model": choice.model, "precision": choice.parts["precision"]}
-    return form, given, about, Buttons(PLACE, go, stop)
+    return form, about, Buttons(PLACE, go, stop, link=link)
 
 
-def _prompts() -> tuple[gr.Textbox, gr.State]:
-    """The prompts that are typed, and those of a file, which go before them."""
-    given = gr.State([])
+def _prompts() -> tuple[gr.Textbox, gr.Textbox]:
+    """The prompts of a file, which go before those that are typed, and these. Those of a file are held by the page, so
+    that the browser keeps them as it keeps the rest of the form."""
+    given = gr.Textbox("", visible="hidden")
     typed = gr.Textbox(PROMPTS, label="Prompts, one a line", lines=5, max_lines=10, elem_id="s-typed")
     with gr.Row(elem_classes=["ll-files"]):
         upload = gr.UploadButton(
@@ -120,20 +126,23 @@ def _prompts() -> tuple[gr.Textbox, gr.State]:
         drop = gr.Button("Back to what is typed", size="sm", elem_id="s-drop", visible=False, min_width=130)
     note = live.note("Its first line names its columns; one of them is prompt.", elem_id="s-file")
 
-    def taken(path: str) -> list[Any]:
+    def taken(path: str) -> str:
         try:
-            found = swept.uploaded(Path(path))
+            return swept.uploaded(Path(path)).packed()
         except ValueError as error:
             raise toasts.refusal(sentence(error), "The file was not taken") from error
-        words = f"{counted(len(found), 'prompts')} of {Path(path).name}, in the place of what is typed."
-        return [found, live.noted(words, "good"), gr.update(visible=True), gr.update(interactive=False)]
 
-    shown = [given, note, drop, typed]
-    upload.upload(taken, [upload], shown, **QUIET)
-    drop.click(
-        lambda: [[], live.noted(""), gr.update(visible=False), gr.update(interactive=True)], None, shown, **QUIET
-    )
-    return typed, given
+    def shown(packed: str) -> list[Any]:
+        file = swept.File.of(packed)
+        words = f"{counted(len(file.prompts), 'prompts')} of {file.name}, in the place of what is typed."
+        there = bool(file.prompts)
+        note = live.noted(words, "good") if there else live.noted("")
+        return [note, gr.update(visible=there), gr.update(interactive=not there)]
+
+    upload.upload(taken, [upload], [given], **QUIET)
+    drop.click(lambda: "", None, [given], **QUIET)
+    given.change(shown, [given], [note, drop, typed], **QUIET)
+    return given, typed
 
 
 def _estimate(*values: Any) -> str:

@@ -96,6 +96,7 @@ def build(lab: Any, runs: Runs, adapters: Adapters) -> Parts:
         flag = live.runway("try", "Runway", asked.target)
         with gr.Row(elem_classes=["ll-onward"]):
             inside = gr.Button("All settings", size="sm", elem_id="try-inside")
+            link = gr.Button("Copy link", size="sm", elem_id="try-link")
             code = gr.Button("Copy embed code", size="sm", elem_id="try-embed")
         with gr.Accordion("See inside", open=False, elem_id="try-charts"), gr.Row(elem_classes=["ll-grid"]):
             live.charts(PLACE, [])
@@ -106,9 +107,10 @@ def build(lab: Any, runs: Runs, adapters: Adapters) -> Parts:
     veils = "(...values) => window.LengthLab?.asksFor(values)"
     gr.on([part.change for part in inputs], None, inputs, None, js=veils, **QUIET)
     write = _writing(lab, runs, adapters)
-    buttons = Buttons(PLACE, go, stop)
+    buttons = Buttons(PLACE, go, stop, link=link)
     buttons.starts(runs, write, inputs, [stream], queue, "try-steered")
     form = dict(zip(("prompt", "target", "unit", "finish"), inputs, strict=True))
+    buttons.shares(form)
     return Parts(form, inside, Place(stream, buttons))
 
 

@@ -52,7 +52,7 @@ class FramedCache:
     before the keys of that group are read, then `end()`. rope None: no rotation (ALiBi).
     lora: the adapter whose keys and values these are. rotations: number of key rotations per layer so far. chunk: the
     one under way, or the last one. stopped: whether the chunk under way is to be given up, which leaves the cache of no
-    use.
+    use. room: tokens that are expected, which a window's buffers hold no more than unless more come.
     """
 
     def __init__(self, shape: Shape, policy: PositionPolicy, rope: Rope | None, room: int = 256):
@@ -64,9 +64,9 @@ class FramedCache:
         self._dropped = 0
         self.chunk: Chunk | None = None
         self._planner = Planner(policy, rope, shape)
-        self.slots = 0
+        self.slots, self._room = 0, room
         self._keys = self._values = self._raw = self._empty(0)
-        self._allocate(room if policy.window is None else policy.sinks + policy.window + SLACK)
+        self._allocate(room if policy.window is None else min(room, policy.sinks + policy.window + SLACK))
 
     # ---- storage
 
@@ -144,7 +144,9 @@ class FramedCache:
                 self._dropped += fall
                 used -= fall
         if used + n > self.slots:
-            self._allocate(used + n + SLACK if window is not None else max(used + n, 2 * self.slots))
+            left = self._room - self.length - n
+            slack = SLACK if left < 0 else min(SLACK, left)
+            self._allocate(used + n + slack if window is not None else max(used + n, 2 * self.slots))
 
     # ---- one chunk of rows
 

@@ -28,21 +28,24 @@ function write() {
 addEventListener("pagehide", write);
 
 // A link is taken once: when its page is loaded anew, what was made of it since is what counts.
-const settings = () => new URLSearchParams([...named()].filter(([name]) => !noSetting(name))).toString();
+const settings = () => new URLSearchParams([...named()].filter(([name]) => name === FORM || !noSetting(name))).toString();
 const take = () => stored("sessionStorage", LINKED, settings());
 const taken = () => stored("sessionStorage", LINKED) === settings()
   && performance.getEntriesByType("navigation")[0]?.type !== "navigate";
+const anew = !taken();
 let linked;
 function byLink() {
-  linked ??= holdsSettings() && !taken();
+  linked ??= holdsSettings() && anew;
   take();
   return linked;
 }
 
 // The forms by their places, as JSON; the settings' own place is left to the link where there is one.
-function keptForms(settled, places) {
+async function keptForms(settled, places) {
+  const shared = anew && named().get(FORM) ? await unpackedForm(named().get(FORM)) : null;
   const own = places.filter((place) => !(place === settled && byLink()));
-  return JSON.stringify(Object.fromEntries(own.map((place) => [place, reduced(stored("localStorage", KEPT + place))])));
+  const kept = own.map((place) => [place, reduced(stored("localStorage", KEPT + place))]);
+  return JSON.stringify({ ...Object.fromEntries(kept), ...shared });
 }
 
 function store(mode, ask) {

@@ -76,6 +76,7 @@ function lesson(element, props, trigger) {
     (opener?.offsetParent ? opener : document.querySelector("[role=tab][aria-selected=true]"))?.focus();
   }
   function ask() {
+    sweeps(false);
     props.value = JSON.stringify({ run: shown.name, asked: ++asked, number: predicted?.number ?? null, choice: predicted?.index ?? null });
     trigger("input");
   }

@@ -3,23 +3,35 @@ const TAB = "tab";
 // What links from before call some tabs.
 const FORMER = { generate: "lab", long: "far", results: "evidence" };
 // What the address of a link holds beside settings.
-const noSetting = (name) => [TAB, "view", "class", "lang"].includes(name) || name.startsWith("__");
+const noSetting = (name) => [TAB, FORM, "view", "class", "lang"].includes(name) || name.startsWith("__");
+// A sweep is a way of another tab that has an address of its own.
+const SWEEP = "sweep", SWEPT = "compare";
+let follows = () => {}, swept = false;
+function sweeps(chosen) { swept = chosen; follows(); }
 const named = (address = location) => new URL(address.href).searchParams;
 const holdsSettings = (address) => [...named(address).keys()].some((name) => !noSetting(name));
 
 function tabs(settled) {
   const all = window.gradio_config.components.filter(({ type }) => type === "tabitem").map(({ props }) => props);
-  const shown = () => document.querySelector("[role=tab][aria-selected=true]")?.dataset.tabId;
+  const selected = () => document.querySelector("[role=tab][aria-selected=true]")?.dataset.tabId;
+  const shown = () => (swept && selected() === SWEPT ? SWEEP : selected());
   // Settings are of the tab that says so, whichever is the first.
   const wanted = () => {
     const asked = named().get(TAB), name = FORMER[asked] ?? asked;
-    return all.some(({ id }) => id === name) ? name : holdsSettings() ? settled : all[0].id;
+    return name === SWEEP || all.some(({ id }) => id === name) ? name : holdsSettings() ? settled : all[0].id;
   };
   // Tabs that have no room are in a menu, by their label.
-  function open(id) {
-    const { label } = all.find((tab) => tab.id === id);
+  function open(name) {
+    const id = name === SWEEP ? SWEPT : name, { label } = all.find((tab) => tab.id === id);
+    swept = name === SWEEP || (swept && name !== SWEPT);
+    if (id === SWEPT) way(swept);
     const menu = [...document.querySelectorAll(".overflow-dropdown button")];
     (document.querySelector(`[role=tab][data-tab-id="${id}"]`) ?? menu.find((item) => english(item) === label))?.click();
+  }
+  async function way(sweeping) {
+    const choice = () => document.querySelector(`#c-way label:${sweeping ? "last" : "first"}-of-type input`);
+    if (sweeping) await until(choice);
+    if (!choice()?.checked) choice()?.click();
   }
   function follow() {
     const id = shown();
@@ -33,6 +45,7 @@ function tabs(settled) {
     if (!list?.querySelector("[role=tab]")) return;
     waiting.disconnect();
     open(wanted());
+    follows = follow;
     new MutationObserver(follow).observe(list, { subtree: true, childList: true, attributeFilter: ["aria-selected"] });
     addEventListener("popstate", () => open(wanted()));
   }

@@ -37,7 +37,7 @@ from app.visitors import visitor
 PERIOD = 0.03
 # Seconds between looks for what can be let go, and before a task that failed is begun again.
 TIDYING, REST = 2.0, 0.5
-# Seconds before a visitor who asks for more than a share hears so: who asks again at once takes no time from the others.
+# Seconds before who asks for more than a share hears so: one who asks again at once takes no time from the others.
 REFUSING = 1.0
 # What programs ask for of the events that are not in the API's description.
 COMPLETION = "chat_completion"

@@ -40,7 +40,8 @@ def test_a_plan_says_how_many_runs_and_about_how_long():
     assert plan().words() == "6 runs, about 7 s on two cores."
     assert plan(seeds="0 1").words().endswith("At temperature 0 all seeds write the same.")
     assert "temperature" not in plan(seeds="0 1", temperature=1.0).words()
-    assert [case.prompt for case in plan(given=swept.File("q.csv", ["Of a file?"]).packed()).cases] == ["Of a file?"] * 3
+    given = swept.File("q.csv", ["Of a file?"]).packed()
+    assert [case.prompt for case in plan(given=given).cases] == ["Of a file?"] * 3
 
 
 @pytest.mark.parametrize(

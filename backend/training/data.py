@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from transformers import PreTrainedTokenizerBase
 
@@ -20,6 +20,7 @@ from backend.text.prompt import token_ids
 from backend.text.sentences import sentence_lengths
 from backend.text.units import tolerance
 
+T = TypeVar("T")
 # The questions of MMLU that are meant for training; its other splits are measured on.
 TRAINED_ON = {"cais/mmlu": {"name": "all", "split": "auxiliary_train"}}
 QUESTIONS = Path(__file__).parents[1] / "evaluation" / "questions.txt"
@@ -199,13 +200,21 @@ def batches(
             rows.append(Row(prompt_of(sample, target), sample.response[:cut], lead, sample.fingerprint, target))
     # Ordered by length with some disorder, so that a pass does not always put the same samples together.
     rows.sort(key=lambda row: (len(row.prompt) + len(row.response)) * random_.uniform(0.9, 1.1))
-    found: list[list[Row]] = [[]]
-    for row in rows:
-        widest = max(len(each.prompt) + len(each.response) + 1 for each in [*found[-1], row])
+    found = packed(rows, [len(row.prompt) + len(row.response) + 1 for row in rows], budget)
+    random_.shuffle(found)
+    return found
+
+
+def packed(rows: Sequence[T], lengths: Sequence[int], budget: int) -> list[list[T]]:
+    """Rows in their order as batches, each of at most `budget` tokens with padding, or of one row."""
+    found: list[list[T]] = [[]]
+    widest = 0
+    for row, length in zip(rows, lengths, strict=True):
+        widest = max(widest, length)
         if found[-1] and widest * (len(found[-1]) + 1) > budget:
             found.append([])
+            widest = length
         found[-1].append(row)
-    random_.shuffle(found)
     return found
 
 

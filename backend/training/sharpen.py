@@ -38,7 +38,7 @@ from backend.text.prompt import planned
 from backend.training.batch_sampling import Sampling, Weights, likelihoods, written
 from backend.training.budget import LOG, RECORD, record
 from backend.training.curriculum import learning_rate
-from backend.training.data import around, held_out, prompt_ids
+from backend.training.data import around, held_out, packed, prompt_ids
 from backend.training.distill import HINTS, turn, whole_turns
 from backend.training.ends import all_ends
 from backend.training.loss import Likelihood
@@ -153,7 +153,7 @@ class _Sharpening:
     def rounds(self) -> Iterator[str]:
         """Practise until the time is over, or `rounds` are done."""
         yield self._validated(0)
-        number, looked = 0, time.monotonic()
+        number, learnt, looked = 0, False, time.monotonic()
         while (share := self._share(number)) < 1:
             number += 1
             if share < self.settings.learning:
@@ -169,12 +169,14 @@ class _Sharpening:
             self.draw.shuffle(rows)
             for start in range(min(self.settings.steps, len(rows))):
                 about.nats, about.kl = self._learn(rows[start :: self.settings.steps], rate)
+            learnt = True
             about.seconds, about.rows, about.rate = time.monotonic() - self.started, len(rows), rate
             jsonlines.append(self.folder / LOG, [asdict(about)])
             if time.monotonic() - looked > self.settings.look:
                 yield self._validated(number)
-                looked = time.monotonic()
-        yield self._validated(number)
+                learnt, looked = False, time.monotonic()
+        if learnt:
+            yield self._validated(number)
 
     def _share(self, number: int) -> float:
         spent = (time.monotonic() - self.started) / self.settings.seconds
@@ -276,7 +278,8 @@ class _Sharpening:
             group["lr"] = rate
         labels = sum(len(row.tokens) + row.ended for row in rows)
         nats = kl_sum = 0.0
-        for batch in _batches(rows, self.settings.budget):
+        rows = sorted(rows, key=_length)
+        for batch in packed(rows, [*map(_length, rows)], self.settings.budget):
             nll, kl, worth = self._losses(batch)
             ((worth * nll).sum() + self.settings.match * kl.sum()).div(labels).backward()
             nats, kl_sum = nats + float(nll.detach().sum()), kl_sum + float(kl.detach().sum())
@@ -330,16 +333,8 @@ class _Sharpening:
         (self.out / RECORD).write_text(json.dumps(whole, indent=1), "utf-8")
 
 
-def _batches(rows: Sequence[Answered], budget: int) -> Iterator[list[Answered]]:
-    """Rows of like length together, of at most `budget` tokens with padding."""
-    batch: list[Answered] = []
-    for row in sorted(rows, key=lambda row: len(row.ids) + len(row.tokens)):
-        if batch and (len(row.ids) + len(row.tokens)) * (len(batch) + 1) > budget:
-            yield batch
-            batch = []
-        batch.append(row)
-    if batch:
-        yield batch
+def _length(row: Answered) -> int:
+    return len(row.ids) + len(row.tokens)
 
 
 def _shares(found: Sequence[Judged]) -> dict[str, float]:

@@ -449,13 +449,40 @@ def asked(monkeypatch) -> list[RunSettings]:
 def test_a_comparison_runs_on_the_chosen_model(tiny_folder, asked):
     other = str(tiny_folder("gpt_neox"))
     [compare] = handlers("compare", Runs(), ["embedded", other])
-    slots = ["none", 10, 0, "none", 1, 0, "exp_decay", 10, 2, "dynamic", 4, 0]
-    me, common = SimpleNamespace(session_hash="me"), ("Why?", "words", 0, 0, 5, 2)
+    slots = ["none", 10, 0, "none", 1, 0, 7, 0, "exp_decay", 10, 2, "dynamic", 4, 0, 0, 0.5]
+    me, common = SimpleNamespace(session_hash="me"), ("Why?", "words", 5, 1, 2)
     *_, last = compare(me, other, "fp32", 2, 3, *common, *slots, *slots)
     assert json.loads(last)["parts"]["compare"]["state"] == "good"
     assert [(settings.model, settings.precision) for settings in asked] == [(other, "fp32")] * 2
     assert [(settings.watch.layer, settings.watch.head) for settings in asked] == [(2, 3)] * 2
     assert [(settings.unit, settings.landing) for settings in asked] == [("words", 0), ("words", 2)]
+    assert [(settings.seed, settings.temperature) for settings in asked] == [(7, 0), (0, 0.5)]
+
+
+def test_a_comparison_takes_more_answers_each_with_the_next_seed(tiny_folder, asked):
+    other = str(tiny_folder("gpt_neox"))
+    [compare] = handlers("compare", Runs(), ["embedded", other])
+    slots = ["none", 10, 0, "none", 1, 0, 7, 1, "exp_decay", 10, 0, "none", 1, 0, 0, 1]
+    me, unused = SimpleNamespace(session_hash="me"), slots
+    *_, last = compare(me, other, "fp32", 2, 3, "Why?", "words", 5, 3, 2, *slots, *unused)
+    assert [(settings.method, settings.seed) for settings in sorted(asked, key=lambda each: each.seed)] == [
+        *[("exp_decay", seed) for seed in (0, 1, 2)], *[("none", seed) for seed in (7, 8, 9)]
+    ]  # fmt: skip
+    parts = json.loads(last)["parts"]
+    assert parts["compare"]["state"] == "good" and parts["compare"]["message"] == "All answers have ended."
+    boxes = [trace for trace in parts["c-lengths"]["data"] if trace["type"] == "box"]
+    assert [(box["name"], len(box["y"])) for box in boxes] == [("A", 3), ("B", 3)]
+    assert parts["c-lengths"]["summary"].startswith("A: 3 answers of ")
+    *_, last = compare(me, other, "fp32", 2, 3, "Why?", "words", 5, 1, 2, *slots, *unused)
+    assert json.loads(last)["parts"]["c-lengths"]["data"] == []
+
+
+def test_seeds_that_write_the_same_are_no_more_answers(tiny_folder, asked):
+    other = str(tiny_folder("gpt_neox"))
+    [compare] = handlers("compare", Runs(), ["embedded", other])
+    slots = ["none", 10, 0, "none", 1, 0, 7, 0] * 4
+    *_, last = compare(SimpleNamespace(session_hash="me"), other, "fp32", 2, 3, "Why?", "words", 5, 3, 2, *slots)
+    assert "raise a temperature" in json.loads(last)["parts"]["compare"]["message"] and not asked
 
 
 @pytest.mark.parametrize(("name", "recent"), [("embedded", 600), ("other", 64)])
@@ -463,8 +490,8 @@ def test_what_dynamic_compression_leaves_alone_is_as_trained_on_the_chosen_model
     other = str(tiny_folder("gpt_neox"))
     chosen = other if name == "other" else name
     [compare] = handlers("compare", Runs(), ["embedded", other])
-    slots = ["sft_dynamic", 10, 0, "dynamic", 4, 0] * 4
-    me, common = SimpleNamespace(session_hash="me"), ("Why?", "tokens", 0, 0, 2, 2)
+    slots = ["sft_dynamic", 10, 0, "dynamic", 4, 0, 0, 0] * 4
+    me, common = SimpleNamespace(session_hash="me"), ("Why?", "tokens", 2, 1, 2)
     *_, last = compare(me, chosen, "bf16", 0, 0, *common, *slots)
     assert asked[0].recent == recent
     assert ("No adapter for sft_dynamic" in json.loads(last)["parts"]["compare"]["message"]) == (name == "other")

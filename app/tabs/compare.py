@@ -1,4 +1,5 @@
-"""The Compare tab: one prompt and seed under two to four settings, written at once, on shared axes."""
+"""The Compare tab: one prompt under two to four settings, written at once, on shared axes; with as many seeds as one
+likes."""
 
 from __future__ import annotations
 
@@ -8,17 +9,19 @@ from typing import Any, Final, get_args
 
 import gradio as gr
 
-from app import charts, controls, lanes, live, model
+from app import charts, controls, lanes, live, model, seeds, toasts
 from app.buttons import QUIET, Buttons
+from app.charts.base import encode
+from app.controls import Form
 from app.frames import Frame
 from app.model import ModelChoice, narrowed
 from app.numbers import in_range
 from app.runs import Run, Runs
 from app.series import RunSeries
-from app.share import settings_of
+from app.share import flat, settings_of
 from app.tabs.generate import Adapters
 from app.taking_up import Place
-from app.view import View, coming_words, ended_words, ending, failed
+from app.view import View, coming_words, ended_words, ending, failed, sentence
 from backend.inference.control import Control
 from backend.methods import methods
 from backend.models.capabilities import Capabilities
@@ -36,8 +39,9 @@ from backend.steps import Progress
 PLACE: Final = "compare"
 NAMES = ("A", "B", "C", "D")
 LAYER = 12
-COMMON = (*model.NAMES, "prompt", "unit", "seed", "temperature", "max_new_tokens")
-OWN = ("method", "target", "landing", "pic", "ratio", "window")
+POINTS = "A box for each setting, every answer a point; the lines are the targets."
+COMMON = (*model.NAMES, "prompt", "unit", "max_new_tokens")
+OWN = ("method", "target", "landing", "pic", "ratio", "window", "seed", "temperature")
 DEFAULTS = (
     {"pic": "none", "ratio": 1.0, "window": 0},
     {"pic": "none", "ratio": 1.0, "window": 32},
@@ -56,6 +60,8 @@ class Slot:
     pic: gr.Dropdown
     ratio: gr.Number
     window: gr.Number
+    seed: gr.Number
+    temperature: gr.Number
 
     @property
     def inputs(self) -> list[Any]:
@@ -72,12 +78,13 @@ def build(
     """
     choice = model.build(lab.models.names(), "c-", LAYER)
     methods = _methods(adapters(choice.model.value))
-    common, slots_shown, buttons = _common(choice)
+    common, many, slots_shown, buttons = _common(choice)
     live.figures("compare", (("setting", "Writing"), ("tokens", "Tokens"), ("speed", "Tokens/s")))
     queue = gr.HTML("", apply_default_css=False, elem_classes=["ll", "ll-queue"])
     slots, columns = _slots(methods, choice)
     own = [part for slot in slots for part in slot.inputs]
-    inputs = [*choice.inputs, *common, slots_shown, *own]
+    inputs = [*choice.inputs, *common, many, slots_shown, *own]
+    live.chart(seeds.CHART, "Lengths of all answers", POINTS, encode(seeds.picture([])), seldom=True)
     with gr.Row(elem_classes=["ll-grid", "ll-large"]):
         opening = [view.series for view in _views(_settings([part.value for part in inputs]))]
         previews = live.charts(PLACE, opening)
@@ -90,21 +97,43 @@ def build(
     labels["limit"] = labels["target"]
     buttons.starts(runs, _comparing(lab, runs, labels), inputs, [stream], queue, "compare")
     each = [f"{name}_{field}" for name in NAMES for field in OWN]
-    form = dict(zip([*COMMON, "count", *each], inputs, strict=True))
+    form = dict(zip([*COMMON, "answers", "count", *each], inputs, strict=True))
     buttons.shares(form)
     return form, Place(stream, buttons)
 
 
-def _common(choice: ModelChoice) -> tuple[list[Any], gr.Radio, Buttons]:
-    """What all settings share, in the order of COMMON after the model's; how many there are; the buttons."""
+def leads_on(lab: Form, compared: Mapping[str, Any], way: gr.Radio, tabs: gr.Tabs) -> None:
+    """Makes the button that takes the Lab's settings over as A. compared: this tab's form, by name."""
+    with gr.Row(elem_classes=["ll-onward"]):
+        go = gr.Button("Compare these settings with others", size="sm", elem_id="lab-compare")
+    names = [*COMMON, *(f"A_{name}" for name in OWN)]
+
+    def taken(*values: Any) -> list[Any]:
+        try:
+            settings = lab.settings(values)
+        except ValueError as error:
+            raise toasts.refusal(sentence(error, lab.labels), "These settings were not taken over") from error
+        given = flat(settings) | {"target": settings.goal, "window": settings.window or 0}
+        given["max_new_tokens"] = min(given["max_new_tokens"], compared["max_new_tokens"].maximum)
+        return [gr.Tabs(selected="compare"), way.value, *(given[name.removeprefix("A_")] for name in names)]
+
+    filled = go.click(taken, lab.inputs, [tabs, way, *(compared[name] for name in names)], **QUIET)
+    filled.success(None, None, None, js="() => LengthLab.sweeps(false)", **QUIET)
+
+
+def _common(choice: ModelChoice) -> tuple[list[Any], gr.Number, gr.Radio, Buttons]:
+    """What all settings share, in the order of COMMON after the model's; how many answers each writes; how many there
+    are; the buttons."""
     with gr.Row(elem_classes=["ll-panel", "ll-common"]):
         prompt = gr.Textbox(controls.DEFAULT_PROMPT, label="Prompt", lines=2, max_lines=6, scale=4, elem_id="c-prompt")
         unit = gr.Dropdown(
             list(get_args(Unit)), value="tokens", label="Unit of targets", scale=1, min_width=120, elem_id="c-unit"
         )
         slots_shown = gr.Radio([2, 3, 4], value=3, label="Settings", scale=1, min_width=180, elem_id="c-count")
-        seed = gr.Number(0, label="Seed", precision=0, minimum=0, maximum=2**32 - 1, scale=1, min_width=80)
-        temperature = gr.Number(0, label="Temperature", minimum=0, maximum=10, step=0.1, scale=1, min_width=90)
+        many = gr.Number(
+            1, label="Answers of each", precision=0, minimum=1, maximum=seeds.MOST, scale=1, min_width=110,
+            info="Each with the next seed", elem_id="c-answers",
+        )  # fmt: skip
         cap = gr.Number(
             120,
             label="Cap on new tokens",
@@ -120,7 +149,7 @@ def _common(choice: ModelChoice) -> tuple[list[Any], gr.Radio, Buttons]:
             go = gr.Button("Compare", variant="primary", elem_classes=["ll-go"], elem_id="c-go", min_width=110)
             stop = gr.Button("Stop", elem_classes=["ll-stop"], elem_id="c-stop", min_width=70, interactive=False)
             link = gr.Button("Copy link", elem_id="c-link", min_width=90)
-    return [prompt, unit, seed, temperature, cap], slots_shown, Buttons(PLACE, go, stop, link=link)
+    return [prompt, unit, cap], many, slots_shown, Buttons(PLACE, go, stop, link=link)
 
 
 def _slots(methods: list[tuple[str, str]], choice: ModelChoice) -> tuple[list[Slot], list[gr.Column]]:
@@ -164,9 +193,10 @@ def _comparing(lab: Any, runs: Runs, labels: Mapping[str, str]) -> Callable[...,
 
     def compare(request: gr.Request, *values: Any) -> Iterator[str]:
         try:
-            chosen = _settings(values)
+            chosen, count = _settings(values), int(values[len(COMMON)] or 1)
+            seeds.checked(chosen, count)
             with runs.started(request.session_hash, Control(), PLACE) as run:
-                yield from lanes.streamed(run, _frames(lab, chosen, run))
+                yield from lanes.streamed(run, _frames(lab, chosen, run, count))
         except Exception as error:
             yield failed("compare", error, "The comparison could not be made", labels)
 
@@ -191,7 +221,10 @@ def _slot(defaults: dict[str, Any], methods: list[tuple[str, str]], choice: Mode
         return controls.as_trained(method, name, given)
 
     method.input(as_trained, [method, choice.model, pic, ratio], [pic, ratio], concurrency_limit=None, **QUIET)
-    return Slot(method, target, landing, pic, ratio, window)
+    with gr.Row():
+        seed = gr.Number(0, label="Seed", precision=0, minimum=0, maximum=2**32 - seeds.MOST, min_width=80)
+        temperature = gr.Number(0, label="Temperature", minimum=0, maximum=10, step=0.1, min_width=90)
+    return Slot(method, target, landing, pic, ratio, window, seed, temperature)
 
 
 def _follow(
@@ -232,17 +265,24 @@ def _kept(method: Method, name: str, choices: Sequence[tuple[str, str]]) -> list
     return [narrowed(choices, method), *(positions if methods[method].compression else [gr.skip()] * 2)]
 
 
-def _frames(lab: Any, chosen: Sequence[RunSettings], run: Run) -> Iterator[Frame]:
-    """The texts, the charts and what is going on, until all settings ran or a stop."""
+def _frames(lab: Any, chosen: Sequence[RunSettings], run: Run, count: int) -> Iterator[Frame]:
+    """The texts, the charts and what is going on, until all settings ran or a stop; then so many answers of each."""
+    views = _views(chosen)
     names = [f"text-c-{name.lower()}" for name in NAMES]
 
     def draw(views: Sequence[View], coming: Progress | None, frame: int) -> dict[str, str]:
         series = [view.series for view in views]
         # Before the first token there is nothing new after the first frame, which empties the charts.
         parts = charts.parts(PLACE, series, frame) if frame == 1 or any(map(len, series)) else {}
-        return parts | {"compare": live.fill(**_figures(series, coming))}
+        return parts | {"compare": live.fill(**_figures(series, coming)), seeds.CHART: one_each}
 
-    return lanes.frames(lab, _views(chosen), run, [run.control] * len(chosen), names, draw)
+    last, one_each = Frame({}), encode(seeds.picture([]), run.stream.name)
+    for last in lanes.frames(lab, views, run, [run.control] * len(chosen), names, draw):
+        yield last
+    ended = [view.series.finish for view in views]
+    if count > 1 and all(one and one.reason not in ("stopped", "error") for one in ended):
+        found = [(view.series.name, view.series.settings, [one]) for view, one in zip(views, ended, strict=True) if one]
+        yield from seeds.frames(lab, found, count, run, last)
 
 
 def _views(chosen: Sequence[RunSettings]) -> list[View]:
@@ -278,7 +318,7 @@ def _lowered(words: str) -> str:
 
 def _settings(values: Sequence[Any]) -> list[RunSettings]:
     common = dict(zip(COMMON, values, strict=False))
-    count, *rest = values[len(COMMON) :]
+    _, count, *rest = values[len(COMMON) :]
     slots = [rest[i * len(OWN) : (i + 1) * len(OWN)] for i in range(int(count))]
     if any(value is None for value in [*common.values(), *(value for slot in slots for value in slot)]):
         raise Refused("a number is missing: fill in every box of the settings that are compared")

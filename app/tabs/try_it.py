@@ -146,7 +146,7 @@ def _question(asked: RunSettings) -> tuple[list[Any], gr.Button, gr.Button]:
                 )
             with gr.Row(elem_classes=["ll-buttons"]):
                 finish = gr.Checkbox(
-                    True, label="Finish the sentence", elem_id="try-finish", min_width=160,
+                    True, label="Finish the sentence", elem_id="try-finish", min_width=240,
                     info="Tries several endings near the length, and takes the likeliest whole one.",
                 )  # fmt: skip
                 go = gr.Button("Write", variant="primary", elem_classes=["ll-go"], elem_id="try-go", min_width=90)

@@ -16,11 +16,11 @@ demo: $(VENV)/.runs
 test check: export OMP_WAIT_POLICY ?= passive
 test: $(VENV)/.develops
 	@$(MODEL)
-	@.ci/chromium
+	@.ci/browser chromium
 	$(PY) -m pytest -n 2 --dist loadfile $(ARGS)
 
 # What takes longer than a change can wait: run what a change touches before it is called done.
-test-ui test-attacks test-scale test-ray: test-%: ; $(MAKE) test ARGS="-m $* $(ARGS)"
+test-ui test-attacks test-scale test-ray: test-%: ; @[ $* != ui ] || .ci/browser firefox || true; $(MAKE) test ARGS="-m $* $(ARGS)"
 
 # Replicas on Ray Serve write what the page shows: ARGS="--replicas 4".
 serve-ray test-ray: $(VENV)/.ray
@@ -30,7 +30,7 @@ serve-ray: ; $(MAKE) demo ARGS="--ray $(ARGS)"
 # These need a browser, but for soak. space-check does what a CPU Space would.
 bench screenshot soak space-check: $(VENV)/.develops
 	@$(MODEL)
-	@.ci/chromium
+	@.ci/browser chromium
 	$(PY) -m app.$(subst -,_,$@) $(ARGS)
 
 bench-long: EXPERIMENT := decode_speed

@@ -23,5 +23,5 @@ def launch(playwright: Playwright, *more: str) -> Browser:
     """A headless browser. more: switches of its own. FileNotFoundError, which says what to do, where there is none."""
     found = next((path for name in NAMES if (path := shutil.which(name))), None)
     if found is None:
-        raise FileNotFoundError("Chromium is needed and is not on the PATH: run .ci/chromium")
+        raise FileNotFoundError("Chromium is needed and is not on the PATH: run .ci/browser chromium")
     return playwright.chromium.launch(executable_path=found, args=[*ARGS, *more])

@@ -37,12 +37,13 @@ def follow_all(
 
 
 def frames(
-    lab: Any, views: list[View], run: Run, controls: Sequence[Stoppable], names: Sequence[str], draw: Draw
-) -> Iterator[Frame]:
-    """The texts, by `names`, and what `draw` makes, until all have run or were stopped."""
+    lab: Any, views: list[View], run: Run, controls: Sequence[Stoppable], names: Sequence[str], draw: Draw,
+    period: float = PERIOD,
+) -> Iterator[Frame]:  # fmt: skip
+    """The texts, by `names`, and what `draw` makes, until all have run or were stopped, once a period at most."""
     texts: dict[str, tuple[Any, ...]] = dict.fromkeys(names, ())
     numbers = count(1)
-    for grown in follow_all(lab, views, run, controls):
+    for grown in follow_all(lab, views, run, controls, period):
         for name, view in zip(texts, grown, strict=False):
             texts[name] = text.pieces(view.series, texts[name])
         # What one of them waits for is said while none writes.

@@ -61,7 +61,7 @@ test("a picture has one whole drawing at most, of a chart whose lines cannot be 
   value(`
     var drawn = [];
     const made = (name, moved, due) => ({
-      running: true, visible: () => true, moved: () => moved, due: () => due, draw() { drawn.push(name); },
+      running: true, visible: () => true, moved: () => moved, due: () => due, fresh: () => false, draw() { drawn.push(name); },
     });
     schedule(made("late", true, 5)); schedule(made("new", false, 0)); schedule(made("fresh", true, -5));`);
   picture();
@@ -71,6 +71,18 @@ test("a picture has one whole drawing at most, of a chart whose lines cannot be 
   picture();
   assert.deepEqual(plain("drawn"), ["new", "late"]);
   assert.equal(pictures.length, 0);
+});
+
+test("the first drawings of a run wait for no rest, as dear as they are", () => {
+  page.takes = (milliseconds) => { now += milliseconds; };
+  value(`
+    var first = [];
+    const begun = (name) => ({
+      running: true, visible: () => true, moved: () => false, due: () => 0, fresh: () => !first.includes(name), draw() { takes(100); first.push(name); },
+    });
+    schedule(begun("one")); schedule(begun("two")); schedule(begun("three"));`);
+  for (const _ of [1, 2, 3]) picture();
+  assert.deepEqual(plain("first"), ["one", "two", "three"]);
 });
 
 test("that writing began is said once a run, with its first token, and is gone at its end", () => {

@@ -68,6 +68,28 @@ def test_a_steered_end_counts_as_a_sentence_where_a_search_has_asked_the_base_mo
     assert runway.ending(replace(finish, error=9), landed)[0] == "bad"
 
 
+def test_the_runway_comes_with_each_frame_and_the_charts_less_often(monkeypatch):
+    now = 100.0
+    monkeypatch.setattr(try_it.time, "monotonic", lambda: now)
+    pair = zip(presets.opening(), try_it.NAMES, strict=True)
+    views, events = [], []
+    for trace, name in pair:
+        views.append(View.begun(trace, name=name))
+        events.append([*trace.events()])
+    drawing = try_it.Drawing()
+    drawn = [drawing(views, None, 1)]
+    for view, each in zip(views, events, strict=True):
+        view.add(each[:1])
+    for frame, seconds in enumerate((0, 0.1, 0.1, 0.2), 2):
+        now += seconds
+        drawn.append(drawing(views, None, frame))
+    for view, each in zip(views, events, strict=True):
+        view.add(each[1:])
+    drawn.append(drawing(views, None, 6))
+    assert all("try" in parts for parts in drawn)
+    assert ["t-entropy" in parts for parts in drawn] == [True, True, False, False, True, True]
+
+
 def test_the_runway_holds_all_that_was_written_and_the_target():
     pair = zip(presets.opening(), try_it.NAMES, strict=True)
     asked, steered = (View.of(trace, name=name).series for trace, name in pair)

@@ -75,6 +75,8 @@ def line(
     mode: str = "lines", hover: str = "%{y:,.4~g}",
 ) -> dict[str, Any]:  # fmt: skip
     """A line trace."""
+    # A single point is no line.
+    mode = "lines+markers" if len(x) == 1 else mode
     trace = {"type": "scatter", "mode": mode, "x": x, "y": y, "name": name, "yaxis": yaxis, "marker": {"size": 4}}
     look = {"color": colour, "width": width, "dash": dash, "shape": shape}
     return trace | {"line": look, "hovertemplate": hover}

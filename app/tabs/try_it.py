@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, get_args
@@ -29,6 +30,8 @@ TEXTS = ("text-try-asked", "text-try-steered")
 FIELDS = (("written", "Written"), ("error", "Off by"), ("end", "Ends"))
 # The first of these that the model has an adapter for steers; the last needs none.
 STEERS = ("ldpe", "orpe", "pre", "exp_decay")
+# Seconds between frames of the runway, at least.
+FLUENT = 0.1
 LABELS = {"prompt": "Prompt", "target": "Length", "unit": "Unit"}
 PROMPTS = {
     "Reading": presets.READING,
@@ -148,7 +151,7 @@ def _question(asked: RunSettings) -> tuple[list[Any], gr.Button, gr.Button]:
                 )
             with gr.Row(elem_classes=["ll-buttons"]):
                 finish = gr.Checkbox(
-                    True, label="Finish the sentence", elem_id="try-finish", min_width=160,
+                    True, label="Finish the sentence", elem_id="try-finish", min_width=240,
                     info="Tries several endings near the length, and takes the likeliest whole one.",
                 )  # fmt: skip
                 go = gr.Button("Write", variant="primary", elem_classes=["ll-go"], elem_id="try-go", min_width=90)
@@ -195,7 +198,7 @@ def _writing(lab: Any, runs: Runs, adapters: Adapters) -> Callable[..., Iterator
             ]
             hand = Lanes()
             with runs.started(request.session_hash, hand, PLACE) as run:
-                shown = lanes.frames(lab, views, run, [hand.asked, hand.steered], TEXTS, draw)
+                shown = lanes.frames(lab, views, run, [hand.asked, hand.steered], TEXTS, Drawing(), FLUENT)
                 yield from lanes.streamed(run, shown)
         except Exception as error:
             yield failed("try-steered", error, "This could not be written", LABELS)
@@ -229,10 +232,27 @@ def recorded(pair: Sequence[Trace]) -> Frame:
     return Frame(draw(views, None, 1, scene), texts)
 
 
-def draw(views: Sequence[View], coming: Progress | None, frame: int, scene: str = "") -> dict[str, str]:
-    """What both lanes show beside their texts. scene: the name of one that plays the same."""
+class Drawing:
+    """What both lanes show beside their texts, frame by frame: the charts from the first token on, and then less often
+    than the runway, since they cost many times as much."""
+
+    def __init__(self) -> None:
+        self._due = 0.0
+
+    def __call__(self, views: Sequence[View], coming: Progress | None, frame: int) -> dict[str, str]:
+        now = time.monotonic()
+        inside = now >= self._due or all(view.ended for view in views)
+        if inside and any(len(view.series) for view in views):
+            self._due = now + lanes.PERIOD
+        return draw(views, coming, frame, inside=inside)
+
+
+def draw(
+    views: Sequence[View], coming: Progress | None, frame: int, scene: str = "", inside: bool = True
+) -> dict[str, str]:
+    """What both lanes show beside their texts. scene: the name of one that plays the same. inside: with the charts."""
     series = [view.series for view in views]
-    parts = charts.parts(PLACE, series, frame) if frame == 1 or any(map(len, series)) else {}
+    parts = charts.parts(PLACE, series, frame) if inside and (frame == 1 or any(map(len, series))) else {}
     strips = {
         f"try-{lane}": live.fill(**_strip(view, coming))
         for lane, view in zip(("asked", "steered"), views, strict=True)

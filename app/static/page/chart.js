@@ -5,13 +5,14 @@ function chart(element, props, watch) {
   const spoken = root.querySelector(".ll-spoken");
   const table = root.querySelector(".ll-table");
   let latest = null, held = null, size = "", quiet = 0, onScreen = false;
-  let whole = { fits: "", due: 0 };
+  let whole = { fits: "", due: 0, run: null };
 
   const self = {
     running: false,
     // The first drawing is made out of sight as well, so that scrolling never meets an empty card.
     visible: () => plot.offsetParent !== null && plot.clientWidth > 0 && (onScreen || !plot.dataset.created),
     due: () => performance.now() - whole.due,
+    fresh: () => latest.run !== whole.run,
     moved() {
       if (!self.running || fits(latest) !== whole.fits || !move(plot, latest.data)) return false;
       root.dataset.drawn = latest.frame;
@@ -47,7 +48,7 @@ function chart(element, props, watch) {
       words.textContent = latest.summary;
       if (!table.hidden) fillTable();
       const now = performance.now();
-      whole = { fits: fits(latest), due: now + Math.max(1500, 600 * (now - start)) };
+      whole = { fits: fits(latest), due: now + Math.max(1500, 600 * (now - start)), run: latest.run };
     },
   };
 

@@ -2,7 +2,8 @@
 // each picture has one at most: of a chart whose lines cannot be moved, or else of one that was not drawn whole for
 // long. While something runs, drawing takes about SHARE of the page's time, so that a slow machine sees fewer
 // pictures, never late ones, and the model keeps its cores: with few of them the charts are drawn every fourth time
-// that data come. A picture is made together with the one that shows new text where data come in time for that.
+// that data come. The first drawings of a run wait for nothing but each other. A picture is made together with the one
+// that shows new text where data come in time for that.
 const SHARE = 0.2, SLOWEST = 150, FEW = navigator.hardwareConcurrency <= 2 ? 700 : 0, LATE = 60;
 const waiting = new Set();
 let asked = false, timer = 0, last = 0, rest = 0;
@@ -16,7 +17,8 @@ function drawWaiting() {
   const left = wanting.map(([, chart]) => chart).filter((chart) => chart !== next);
   for (const chart of shown) if (!left.includes(chart)) waiting.delete(chart);
   last = performance.now();
-  rest = shown.some((chart) => chart.running) ? Math.max(FEW, Math.min(SLOWEST, (last - start) / SHARE)) : 0;
+  const rests = shown.some((chart) => chart.running) && !left.some((chart) => chart.fresh());
+  rest = rests ? Math.max(FEW, Math.min(SLOWEST, (last - start) / SHARE)) : 0;
   if (left.length) schedule();
 }
 function schedule(chart) {

@@ -1,3 +1,5 @@
+// Pixels that the unit takes at the end of the scale, with half a number beside it.
+const UNIT = 64;
 // A place along a runway of that length.
 const along = (value, span) => `${(100 * Math.min(1, value / span)).toFixed(2)}%`;
 function drawnLane({ name, produced, state, ends, chance, forecast, words }, index, span) {
@@ -49,8 +51,9 @@ function runway(element, props, trigger, watch) {
   function draw() {
     root.querySelector(".ll-runs").replaceChildren(...latest.lanes.map((lane, index) => drawnLane(lane, index, latest.span)));
     const step = [5, 10, 20, 25, 50, 100, 200, 250, 500, 1000, 2000].find((size) => latest.span / size <= 8) ?? latest.span;
-    // The unit stands at the end.
-    scale.replaceChildren(...Array.from({ length: Math.ceil(0.97 * latest.span / step) }, (_, i) => {
+    // The unit stands at the end, and needs its room.
+    const room = Math.min(0.97, 1 - UNIT / (scale.clientWidth || Infinity));
+    scale.replaceChildren(...Array.from({ length: Math.ceil(room * latest.span / step) }, (_, i) => {
       const label = Object.assign(document.createElement("span"), { textContent: (i * step).toLocaleString("en") });
       label.style.insetInlineStart = share(i * step);
       return label;

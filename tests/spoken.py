@@ -9,6 +9,7 @@ import time
 from playwright.sync_api import Page
 
 from app import languages
+from backend.methods import methods
 
 OTHERS = [language for language in languages.LANGUAGES if language != "en"]
 DICTIONARIES = {each: json.loads((languages.FOLDER / f"{each}.json").read_text("utf-8")) for each in OTHERS}
@@ -97,7 +98,9 @@ def may_stay(words: str, language: str) -> bool:
     ]
     forms = ["(.+)".join(map(re.escape, PLACE.split(other))) for other in said]
     bare = words.strip(ISOLATES)
-    return bare in NAMES or bool(NAMED.fullmatch(bare)) or any(re.fullmatch(form, words) for form in forms)
+    if bare in NAMES or bare in methods or NAMED.fullmatch(bare):
+        return True
+    return any(re.fullmatch(form, words) for form in forms)
 
 
 def left(page: Page, language: str) -> list[str]:

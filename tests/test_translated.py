@@ -90,6 +90,18 @@ def test_each_scene(visit):
     assert not {each: words for each in OTHERS if (words := stays(shown[ENGLISH], shown[each], each))}
 
 
+def test_measurements_are_found_by_the_page_s_words_and_by_english_ones(visit):
+    page = visit(query="?tab=evidence&lang=de").page
+    speaks(page, "de")
+    page.wait_for_selector("#results-withdrawn table")
+    for words in ("versteckte Fenster", "hidden window"):
+        page.fill(".ll-search input", words)
+        expect(page.locator("#results-headlines")).to_be_hidden()
+        expect(page.locator("#results-passkey_retrieval")).to_be_visible()
+        page.fill(".ll-search input", "")
+        expect(page.locator("#results-headlines")).to_be_visible()
+
+
 @pytest.fixture
 def offline(browser: Browser):
     context = browser.new_context(offline=True, reduced_motion="reduce", locale="de-DE")

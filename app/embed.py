@@ -18,24 +18,26 @@ from starlette.routing import Route
 from app import live, player, presets, toasts
 from app.buttons import QUIET
 from app.charts.palette import PALETTES
+from app.languages import LANGUAGES
 from app.present import playable
 from app.scenes import scenes
 from backend.record.trace import Trace
 
 PATH = "/lab/embed/{name}"
 PAGE = """<!doctype html>
-<html lang="en">
+<html lang="en" dir="ltr">
 <head>
 <meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Length Lab: {title}</title>
 <style>{style}</style>
 {library}
 </head>
 <body>
-<main class="ll ll-embed"><h1>{title}</h1><div class="ll-scene"></div><p class="ll-look">{look}</p>
+<main class="ll ll-embed"><h1 translate="{translate}">{title}</h1><div class="ll-scene"></div>
+<p class="ll-look">{look}</p>
 <footer><button type="button">Play again</button><a href="../../" target="_blank">Open Length Lab</a></footer></main>
-<script>window.LENGTH_LAB_PALETTES={palettes};
-{script}
-LengthLab.embed(document.querySelector(".ll-embed"), {scene});</script>
+<script>window.LENGTH_LAB_PALETTES={palettes};</script>
+<script src="../charts.js"></script>
+<script>LengthLab.embed(document.querySelector(".ll-embed"), {scene}, {languages});</script>
 </body>
 </html>
 """
@@ -55,8 +57,8 @@ def page(scene: dict[str, Any]) -> str:
     """The page of a scene as `app.present.playable` makes it."""
     return PAGE.format(
         title=escape(scene["title"]), look=escape(scene["look"]), palettes=live.inline(PALETTES),
-        style=live.style(live.STATIC / "embed.css"), script=live.script(), scene=live.inline(scene),
-        library=LIBRARY if "chart" in scene else "",
+        style=live.style(live.STATIC / "embed.css"), scene=live.inline(scene), languages=live.inline([*LANGUAGES]),
+        library=LIBRARY if "chart" in scene else "", translate="yes" if scene.get("embeds") else "no",
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import gradio as gr
 
 from app import player, toasts
+from app.languages import ENGLISH, LANGUAGES
 from app.store import Store
 from app.view import sentence
 from app.visitors import visitor
@@ -16,14 +17,17 @@ from backend.record.trace import Trace
 from backend.refused import Refused
 
 EXPORTS = {"JSON": ".json", "CSV": ".csv", "Python": ".py", "Notebook": ".ipynb", "HTML": ".html"}
+# A run, and the page's language.
+IN_LANGUAGE = "(trace) => [trace, document.documentElement.lang]"
 
 log = logging.getLogger("length_lab")
 
 
 def exporter(name: str, first: Trace | None, store: Store) -> Callable[[Trace | None, gr.Request], str]:
-    """name: one of EXPORTS. first: what is exported where a visitor has no run."""
+    """name: one of EXPORTS. first: what is exported where a visitor has no run. What is made is given a run and the
+    page's language, which a page that plays it speaks too."""
 
-    def export(trace: Trace | None, request: gr.Request) -> str:
+    def export(trace: Trace | None, request: gr.Request, language: str = ENGLISH) -> str:
         trace = trace or first
         if trace is None:
             raise toasts.refusal("There is no run to export yet: press Generate.", "Nothing was exported")
@@ -32,7 +36,7 @@ def exporter(name: str, first: Trace | None, store: Store) -> Callable[[Trace | 
             "CSV": trace.to_csv,
             "Python": trace.to_script,
             "Notebook": lambda: json.dumps(trace.to_notebook(), indent=1),
-            "HTML": lambda: player.page(trace),
+            "HTML": lambda: player.page(trace, language if language in LANGUAGES else ENGLISH),
         }[name]
         owner = visitor(request.request.scope).owner if request.request else ""
         try:

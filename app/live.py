@@ -44,7 +44,7 @@ NAMES = (
     "chart", "table", "stream", "deliver", "response", "figures", "answers", "sight", "choice", "inRange", "waits",
     "gone", "refused", "setTheme", "keptTheme", "share", "veil", "tabs", "keep", "keeps", "keptForms", "keepRun",
     "keptRun", "underWay", "saveTexts", "runway", "lesson", "runLesson", "asksFor", "present", "embed", "embeds",
-    "measurements", "presses", "conversation", "speaks", "titled", "worded", "shareForm", "sweeps",
+    "measurements", "presses", "conversation", "speak", "speaks", "titled", "worded", "shareForm", "sweeps",
 )
 # The least target that the flag of a runway can be moved to.
 LEAST = 5
@@ -128,10 +128,13 @@ def figures(name: str, fields: Sequence[tuple[str, str]]) -> gr.HTML:
     return _html(template, "LengthLab.figures(element, props, watch)", None, f"figures-{name}")
 
 
-def answers(name: str, title: str, hint: str) -> gr.HTML:
-    """What several ways to read wrote. Frames carry rows of [name, text, verdict]; the hint shows where none is."""
+def answers(name: str, title: str, hint: str, written: bool = True) -> gr.HTML:
+    """A text of each of several ways. Frames carry rows of [name, text, verdict]; the hint shows where none is.
+
+    written: whether a model wrote the texts, so that they stay as they are in every language.
+    """
     template = f"""
-<section class="ll-answers" data-name="{escape(name)}" aria-label="{escape(title)}">
+<section class="ll-answers{" ll-written" * written}" data-name="{escape(name)}" aria-label="{escape(title)}">
 <h2>{escape(title)}</h2><p class="ll-hint">{escape(hint)}</p><dl></dl></section>"""
     return _html(template, "LengthLab.answers(element, props, watch)", None, f"answers-{name}")
 
@@ -139,7 +142,7 @@ def answers(name: str, title: str, hint: str) -> gr.HTML:
 def sight(name: str, title: str, hint: str) -> gr.HTML:
     """A text as several ways of reading leave it, out of sight before one is read. Frames carry `app.sight.Sight`s."""
     template = f"""
-<section class="ll-answers ll-sight" data-name="{escape(name)}" aria-label="{escape(title)}" hidden>
+<section class="ll-answers ll-written ll-sight" data-name="{escape(name)}" aria-label="{escape(title)}" hidden>
 <h2>{escape(title)}</h2><p class="ll-hint">{escape(hint)}</p><dl></dl></section>"""
     return _html(template, "LengthLab.sight(element, props, watch)", None, f"sight-{name}")
 
@@ -214,7 +217,7 @@ def fill(**values: Any) -> str:
 
 def inline(value: Any) -> str:
     """JSON that may stand in a script of a page."""
-    return json.dumps(value).replace("<", "\\u003c")
+    return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
 
 
 def stream(frame: Frame | None = None) -> gr.HTML:

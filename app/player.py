@@ -7,6 +7,7 @@ from typing import Any
 
 from app import live
 from app.charts.palette import PALETTES
+from app.languages import direction, words
 from app.model import called
 from app.present import played
 from app.series import RunSeries
@@ -19,7 +20,7 @@ from backend.settings import RunSettings, Turn, counted
 TITLE = 160
 SPEAKERS = {"system": "System prompt:", "user": "Question:", "assistant": "Answer:"}
 PAGE = """<!doctype html>
-<html lang="en">
+<html lang="{language}" dir="{direction}">
 <head>
 <meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title>
 <style>
@@ -32,12 +33,13 @@ main {{ max-width: 46rem; margin: 0 auto; }}
 </style>
 </head>
 <body>
-<main><h1>Length Lab</h1>{talk}<p class="prompt" dir="auto">{prompt}</p><p>{about}</p>
-<p class="answer" dir="auto">{answer}</p><p><button type="button" data-present>Play</button></p></main>
+<main><h1>Length Lab</h1>{talk}<p class="prompt" dir="auto" translate="no">{prompt}</p><p>{about}</p>
+<p class="answer" dir="auto" translate="no">{answer}</p><p><button type="button" data-present>Play</button></p></main>
 <div class="ll" id="player">{screen}</div>
 <script>window.LENGTH_LAB_PALETTES={palettes};
 document.body.classList.toggle("dark", matchMedia("(prefers-color-scheme: dark)").matches);
 {script}
+LengthLab.speak("{language}", {words});
 LengthLab.present(document.querySelector("#player"), {{ scenes: [{scene}] }});
 document.querySelector("[data-present]").click();</script>
 </body>
@@ -58,21 +60,23 @@ def _scene(run: RunSeries) -> dict[str, Any]:
     return {"name": "run", "title": title, "look": _about(run.settings, run.finish.tokens)} | played([run])
 
 
-def page(trace: Trace) -> str:
-    """The file. ValueError for a run that has written nothing or has not ended."""
+def page(trace: Trace, language: str = "en") -> str:
+    """The file, in one of `LANGUAGES`. ValueError for a run that has written nothing or has not ended."""
     run = View.of(trace).series
     shown = _scene(run)
     return PAGE.format(
         title=escape(f"Length Lab: {shown['title']}"), talk="".join(map(_said, trace.settings.earlier)),
         prompt=escape(trace.settings.prompt.strip()), about=escape(shown["look"]), answer=escape(run.answer),
-        style=live.style(), screen=live.SCREEN,
-        palettes=live.inline(PALETTES), script=live.script(), scene=live.inline(shown),
+        style=live.style(), screen=live.SCREEN, language=language, direction=direction(language),
+        words=live.inline(words(language)), palettes=live.inline(PALETTES), script=live.script(),
+        scene=live.inline(shown),
     )  # fmt: skip
 
 
 def _said(turn: Turn) -> str:
     """A message before the prompt, as HTML."""
-    return f'<p class="prompt" dir="auto"><b>{SPEAKERS[turn.role]}</b> {escape(turn.content)}</p>\n'
+    said = f'<span translate="no">{escape(turn.content)}</span>'
+    return f'<p class="prompt" dir="auto"><b>{SPEAKERS[turn.role]}</b> {said}</p>\n'
 
 
 def _about(settings: RunSettings, tokens: int) -> str:

@@ -144,6 +144,8 @@ def picture(found: Sequence[dict[str, str]]) -> Chart:
         return drawing.empty(layout, "Nothing has ended yet.", "No answer has ended yet.")
     own = sweep.layout(found)
     layout |= own | {axis: layout[axis] | own[axis] | {"title": layout[axis]["title"]} for axis in ("xaxis", "yaxis")}
+    # The page says an axis's words in its language, but not the categories.
+    layout["xaxis"] |= dict.fromkeys(("tickvals", "ticktext"), layout["xaxis"]["categoryarray"])
     legend = {"orientation": "h", "y": 1.02, "yanchor": "bottom"}
     layout |= {"hovermode": "closest", "showlegend": True, "legend": legend}
     *boxes, targets = sweep.boxes(found)

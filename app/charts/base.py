@@ -21,13 +21,15 @@ SLOW = 12 * PERIOD
 
 @dataclass
 class Chart:
-    """data, layout: Plotly's, with colour names. summary: one or two sentences. columns, rows: the same as a table."""
+    """data, layout: Plotly's, with colour names. summary: one or two sentences. columns, rows: the same as a table.
+    written: the places of columns that hold what people and models write."""
 
     data: list[dict[str, Any]]
     layout: dict[str, Any]
     summary: str
     columns: tuple[str, ...] = ()
     rows: list[list[Any]] = field(default_factory=list)
+    written: tuple[int, ...] = ()
 
 
 class LiveChart(ABC):
@@ -76,6 +78,7 @@ def encode(chart: Chart, run: int | str = 0, frame: int = 0) -> str:
         "summary": chart.summary,
         "columns": chart.columns,
         "rows": chart.rows,
+        "written": chart.written,
     }
     return orjson.dumps(payload, default=np.ndarray.tolist, option=orjson.OPT_SERIALIZE_NUMPY).decode()
 

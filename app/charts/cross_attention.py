@@ -60,7 +60,7 @@ class CrossAttention(LiveChart):
         most = ", ".join(f"“{words[row].strip()}” ({mean[row]:.0%})" for row in first)
         summary = f"It looks most at {most}; the {len(shown)} words shown get {mean[shown].sum():.0%} of its attention."
         rows = [[words[row].strip(), drawing.cell(mean[row]), texts[int(shares[row].argmax())]] for row in shown]
-        return Chart([heat], layout, summary, columns, rows)
+        return Chart([heat], layout, summary, columns, rows, written=(0, 2))
 
 
 def by_word(run: RunSeries) -> tuple[list[str], np.ndarray]:

@@ -1,11 +1,12 @@
 """The page's words in other languages: `<language>.json` holds, for each English text of the page, the same in that
 language. {n} stands for a number, {} for whatever else changes. The script static/page/language.js puts them on the
-page. What is missing stays English: so do, as yet, tables and the measurements below the evidence.
+page. What is missing stays English, as the log below the evidence does.
 """
 
 from __future__ import annotations
 
 import gzip
+import json
 from functools import cache
 from pathlib import Path
 
@@ -16,7 +17,19 @@ from starlette.routing import Route
 
 FOLDER = Path(__file__).parent
 # What the page itself is written in, and the others, each by its own name.
-LANGUAGES = {"en": "English", "de": "Deutsch", "es": "Español", "zh": "中文", "ar": "العربية"}
+ENGLISH = "en"
+LANGUAGES = {ENGLISH: "English", "de": "Deutsch", "es": "Español", "zh": "中文", "ar": "العربية"}
+RIGHT_TO_LEFT = ("ar",)
+
+
+def direction(language: str) -> str:
+    """Which way it is written, as HTML has it."""
+    return "rtl" if language in RIGHT_TO_LEFT else "ltr"
+
+
+def words(language: str) -> dict[str, str]:
+    """Its words by the English ones; none for English itself."""
+    return {} if language == ENGLISH else json.loads((FOLDER / f"{language}.json").read_text("utf-8"))
 
 
 def chooser() -> str:

@@ -16,6 +16,9 @@ from backend.evaluation.card import Evidence, Figure
 from backend.evaluation.papers import PAPERS
 from backend.evaluation.report import HEAD, Section, sections
 
+# The name of the log's section.
+LOG = "log"
+
 
 def build(tab: gr.Tab) -> None:
     """Makes the tab where it is called; `tab` is what the visitor opens.
@@ -33,7 +36,7 @@ def _content() -> None:
     _markdown("results-head", f"{head}\n\n{_papers()}")
     for section in found:
         with gr.Column(elem_classes=["ll-measured"]):
-            _markdown(f"results-{section.name}", f"## {section.title}\n\n{section.text}")
+            _markdown(f"results-{section.name}", f"## {section.title}\n\n{section.text}", written=section.name == LOG)
             _figures(section)
     with gr.Accordion("What the papers publish", open=False):
         _markdown("results-published", results.published())
@@ -42,7 +45,7 @@ def _content() -> None:
 def _log() -> Iterator[Section]:
     """What did not work, as the log has it."""
     if (log := results.FOLDER / "LOG.md").is_file():
-        yield Section("log", "What did not work", log.read_text("utf-8").partition("\n\n")[2])
+        yield Section(LOG, "What did not work", log.read_text("utf-8").partition("\n\n")[2])
 
 
 def _papers() -> str:
@@ -81,8 +84,10 @@ def _html(text: str) -> gr.HTML:
     return gr.HTML(text, apply_default_css=False, elem_classes=["ll"])
 
 
-def _markdown(name: str, text: str) -> gr.Markdown:
-    return gr.Markdown(text, elem_id=name, elem_classes=["ll-report"], latex_delimiters=[])
+def _markdown(name: str, text: str, written: bool = False) -> gr.Markdown:
+    """written: whether its lists are English in every language."""
+    classes = ["ll-report", *(["ll-written"] if written else [])]
+    return gr.Markdown(text, elem_id=name, elem_classes=classes, latex_delimiters=[])
 
 
 def _figures(section: Section) -> None:

@@ -13,7 +13,7 @@ from app import charts, controls, conversation, embed, live, model, presets, rep
 from app.branches import WHOLE, Branch, Tree, branches_of, grown, holds, stands
 from app.buttons import QUIET, Buttons, Start
 from app.controls import Form
-from app.exports import EXPORTS, exporter
+from app.exports import EXPORTS, IN_LANGUAGE, exporter
 from app.kept import unpacked
 from app.model import ModelChoice
 from app.numbers import in_range
@@ -334,7 +334,8 @@ def _files(files: Files, parts: Parts, runs: Runs, store: Store, first: Trace | 
     )
     embed.offers(files.embed, [parts.trace], lambda trace: embed.of_run(trace or first))
     for name in EXPORTS:
-        export = files.exports[name].click(exporter(name, first, store), [parts.trace], [files.file], **QUIET)
+        asked = [parts.trace, files.link]
+        export = files.exports[name].click(exporter(name, first, store), asked, [files.file], js=IN_LANGUAGE, **QUIET)
         export.success(None, None, None, js="() => setTimeout(() => document.querySelector('#file').click(), 50)")
 
     def loaded(path: str) -> list[Any]:

@@ -58,7 +58,7 @@ def build(
     form, about, buttons = _form(choice, adapters(choice.model.value))
     live.figures(PLACE, FIGURES)
     queue = gr.HTML("", apply_default_css=False, elem_classes=["ll", "ll-queue"])
-    live.answers("sweep-outcomes", "By method and target", HINT)
+    live.answers("sweep-outcomes", "By method and target", HINT, written=False)
     live.chart("s-sweep", "Lengths by target", POINTS, encode(swept.picture([])))
     live.table("sweep-table", "Answers", swept.HEADS, "length-lab-sweep.csv")
     stream = live.stream()

@@ -72,8 +72,9 @@ function chart(element, props, watch) {
   }
 
   function fillTable() {
-    const cells = (tag, row) => row.map((value) => {
+    const cells = (tag, row) => row.map((value, i) => {
       const cell = document.createElement(tag);
+      if (tag === "td" && latest.written.includes(i)) cell.translate = false;
       cell.textContent = typeof value === "number" ? value.toLocaleString("en", { maximumSignificantDigits: 4 }) : value;
       return cell;
     });
@@ -121,8 +122,9 @@ async function save(plot, format, name) {
   const library = await (await fetch(document.querySelector("script[src*='plotly']").src)).text();
   const figure = JSON.stringify({ data: plot.data, layout: { ...plot.layout, paper_bgcolor: palette().paper } });
   const safe = figure.replaceAll("<", "\\u003c");
-  download(`<!doctype html><meta charset="utf-8"><title>${filename}</title><body style="margin:0">` +
-    `<div id="plot" style="height:100vh"></div><script>${library.replaceAll("</script", "<\\/script")}</scr` +
+  const { lang, dir } = document.documentElement;
+  download(`<!doctype html><html lang="${lang}" dir="${dir || "ltr"}"><meta charset="utf-8"><title>${filename}</title><body style="margin:0">` +
+    `<div id="plot" style="height:100vh;direction:ltr"></div><script>${library.replaceAll("</script", "<\\/script")}</scr` +
     `ipt><script>const f=${safe};Plotly.newPlot("plot",f.data,f.layout,{responsive:true})</scr` + "ipt>",
     `${filename}.html`, "text/html");
 }

@@ -13,7 +13,9 @@ function dictionary(entries, leftward = false) {
     if (!places) { whole.set(english, other); continue; }
     const pieces = english.split(PLACE);
     const form = pieces.map((piece, i) => literal(piece) + (places[i] ? { "{n}": NUMBER, "{}": ANY }[places[i]] : "")).join("");
-    forms.push({ length: pieces.join("").length, form: new RegExp(`^${form}$`), other });
+    // Most forms do not fit most words, which their longest piece shows before anything is matched.
+    const mark = pieces.reduce((one, two) => (two.length > one.length ? two : one));
+    forms.push({ length: pieces.join("").length, mark, form: new RegExp(`^${form}$`), other });
   }
   // Of two that fit, the one that says more words itself.
   forms.sort((one, two) => two.length - one.length);
@@ -21,8 +23,8 @@ function dictionary(entries, leftward = false) {
   // Between words that run from right to left a sign would stand behind its number.
   const number = (digits) => (leftward && SIGNED.test(digits) ? `\u2066${digits}\u2069` : digits);
   function formed(words) {
-    for (const { form, other } of forms) {
-      const found = form.exec(words)?.slice(1);
+    for (const { mark, form, other } of forms) {
+      const found = words.includes(mark) && form.exec(words)?.slice(1);
       if (found) return other.replace(PLACE, () => say(found.shift()));
     }
   }
@@ -41,10 +43,12 @@ function dictionary(entries, leftward = false) {
     const found = whatever(`${words[0].toUpperCase()}${words.slice(1)}.`);
     return found?.endsWith(stop) ? found.slice(0, -stop.length) : found;
   }
-  // Sentences that stand one after another, each by itself.
+  // Sentences that stand one after another, each by itself, and else the parts of one; what brackets hold stays together.
   function parted(words) {
-    const parts = words.split(/(?<=[.!?:;]) (?=\S)/);
-    if (parts.length > 1) return parts.map(say).join(" ");
+    for (const between of [/(?<=[.!?]) (?=[^\s(])/, /(?<=[:;]) (?=\S)(?![^(]*\))/]) {
+      const parts = words.split(between);
+      if (parts.length > 1) return parts.map(say).join(" ");
+    }
     const [, sentence, mark] = words.match(/^(.+)([.:;])$/) ?? [];
     return mark && say(sentence) + (whole.get(mark) ?? mark);
   }

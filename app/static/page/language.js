@@ -1,11 +1,11 @@
 // The page in the visitor's language: Python writes English, and here each text that shows is given in the language that
-// was chosen, as app/languages/ has it. English asks for nothing. English stay, besides what has no words there yet: what
-// people and models write, tables, and result sheets.
+// was chosen, as app/languages/ has it. English asks for nothing. What people and models write stays as it is, and so does
+// what has no words there.
 const LANGUAGE = "length-lab-language", ENGLISH = "en";
 const RIGHT_TO_LEFT = ["ar"];
 const NOT_SAID = [
-  "[translate=no]", ".ll-text", ".ll-saying", ".ll-answers dd", ".ll-tip b", ".ll-table", ".ll-report", ".prose table",
-  "textarea", "code", "script", "style", "svg", ".katex",
+  "[translate=no]", ".ll-text", ".ll-saying", ".ll-written :is(dd, li)", ".ll-tip b", "textarea", "code", "script", "style", "svg",
+  ".katex",
 ].join();
 // Paragraphs that are one sentence with other elements in it, each of which stands for a place.
 const WOVEN = ":is(.prose, .ll-teachers) :is(p, li, td, th)";
@@ -124,10 +124,11 @@ function sayStyles(root) {
   }
 }
 
-async function speak(language) {
+// words: the language's dictionary, for a page that has no server to ask; it is spoken at once.
+async function speak(language, words) {
   wished = language;
   if (language === spoken) return;
-  const entries = language === ENGLISH ? {} : await (await fetch(new URL(`languages/${language}.json`, TAKEN_FROM))).json();
+  const entries = language === ENGLISH ? {} : words ?? await (await fetch(new URL(`languages/${language}.json`, TAKEN_FROM))).json();
   if (language !== wished) return;
   inLanguage = language === ENGLISH ? (words) => words : dictionary(entries, RIGHT_TO_LEFT.includes(language));
   hearing ??= new MutationObserver(heard);

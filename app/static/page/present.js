@@ -9,7 +9,8 @@ function present(element, props) {
   function show(number) {
     at = Math.min(Math.max(number, 0), props.scenes.length - 1);
     const scene = props.scenes[at];
-    root.querySelector("h2").textContent = scene.title;
+    // A run's title is its prompt, which stays as it was typed.
+    Object.assign(root.querySelector("h2"), { textContent: scene.title, translate: scene.embeds ?? false });
     root.querySelector(".ll-look").textContent = scene.look;
     root.querySelector(".ll-place").textContent = props.scenes.length === 1 ? "Recorded" : `${at + 1} of ${props.scenes.length}, recorded`;
     button("previous").disabled = at === 0;

@@ -29,3 +29,4 @@ def test_the_labs_settings_are_compared_and_write_several_answers(visit):  # noq
     page.fill("#c-answers input", "1")
     page.click("#c-go")
     expect(page.locator("#chart-c-lengths .ll-chart")).to_be_hidden()
+    expect(page.locator("#c-go")).to_be_enabled()

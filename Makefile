@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
 MODEL := test -f "$${LENGTH_LAB_CACHE:-.cache}/embedded/digests.json" || $(PY) -m backend.models.embedded
 
-.PHONY: demo check test test-ui test-attacks test-scale test-ray serve-ray bench bench-long bench-flat bench-gpu bench-llama train-smoke adapters shapes headlines report lock audit lint screenshot soak space-check container-check clean
+.PHONY: demo check test test-ui test-attacks test-scale test-ray serve-ray bench vitals bench-long bench-flat bench-gpu bench-llama train-smoke adapters shapes headlines report lock audit lint screenshot soak space-check container-check clean
 
 demo: $(VENV)/.runs
 	@$(MODEL)
@@ -28,7 +28,7 @@ test-ray: override ARGS += -n 0
 serve-ray: ; $(MAKE) demo ARGS="--ray $(ARGS)"
 
 # These need a browser, but for soak. space-check does what a CPU Space would.
-bench screenshot soak space-check: $(VENV)/.develops
+bench vitals screenshot soak space-check: $(VENV)/.develops
 	@$(MODEL)
 	@.ci/browser chromium
 	$(PY) -m app.$(subst -,_,$@) $(ARGS)

@@ -79,23 +79,23 @@ def page_cost(models: Models, tokens: int, repeats: int) -> dict[str, Any]:
     settings = RunSettings(prompt=_prompt(lab, SHORT_PROMPT), max_new_tokens=tokens)
     list(batches(lab.stream(settings.model_copy(update={"max_new_tokens": 8}))))
     ways: Ways = {
-        "engine": partial(_alone, lab, _quiet(settings)),
-        "engine, probes": partial(_alone, lab, settings),
+        "engine": partial(alone, lab, quiet(settings)),
+        "engine, probes": partial(alone, lab, settings),
         "API": lambda: _over_api(address, settings),
         FIRST_RUN: lambda: _in_browser(address, settings, 2),
     }
     further = [_after(lab, address, size, count) for size, count in LONG_PROMPTS.items()]
-    return _rounds(lab, ways, repeats) | {"further": further}
+    return by_turns(lab, ways, repeats) | {"further": further}
 
 
 def _after(lab: TimedLab, address: str, size: int, tokens: int) -> dict[str, Any]:
     """Engine and page after a prompt of about so many tokens."""
     settings = RunSettings(prompt=_prompt(lab, size), max_new_tokens=tokens)
     ways: Ways = {
-        "engine": partial(_alone, lab, _quiet(settings)),
+        "engine": partial(alone, lab, quiet(settings)),
         FIRST_RUN: lambda: _in_browser(address, settings, 1),
     }
-    return _rounds(lab, ways, LONG_ROUNDS)
+    return by_turns(lab, ways, LONG_ROUNDS)
 
 
 def _prompt(lab: Lab, size: int) -> str:
@@ -105,15 +105,15 @@ def _prompt(lab: Lab, size: int) -> str:
     return f"{tokenizer.decode(ids)}\n\n{PROMPT}"
 
 
-def _quiet(settings: RunSettings) -> RunSettings:
+def quiet(settings: RunSettings) -> RunSettings:
     return settings.model_copy(update={"watch": settings.watch.model_copy(update={"enabled": False})})
 
 
-def _alone(lab: Lab, settings: RunSettings) -> None:
+def alone(lab: Lab, settings: RunSettings) -> None:
     list(batches(lab.stream(settings)))
 
 
-def _rounds(lab: TimedLab, ways: Ways, repeats: int) -> dict[str, Any]:
+def by_turns(lab: TimedLab, ways: Ways, repeats: int) -> dict[str, Any]:
     """Tokens/s of each way, round by round.
 
     cost: the median share that a way loses beside the engine of the same round, since a machine is not as fast at any

@@ -2,7 +2,8 @@
 
     python -m backend evaluate decode_speed
 
-It reads long contexts; `make bench` measures short ones, and the page on top (app.bench).
+It reads long contexts; `make bench` measures short ones, and the page on top (app.bench); `make vitals` what the page
+takes of a visitor (app.vitals).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pydantic import Field
 
 from backend.evaluation.bench.throughput import OLDER, PLAIN, current, throughput, times
 from backend.evaluation.bench.timing import begun, reported
+from backend.evaluation.bench.vitals import vitals
 from backend.evaluation.bench.ways import LONG, WINDOWS, context_tokens, long_cases
 from backend.evaluation.card import Axis, Card, Curve, Evidence, Figure
 from backend.evaluation.experiment import Experiment, Flags, Result, Results, Say
@@ -21,7 +23,7 @@ from backend.evaluation.markdown import estimate, figure
 from backend.measures.bootstrap import LEAST
 from backend.models.pool import Models
 
-BENCH, FAR = "bench.json", "bench_long.json"
+BENCH, FAR, VITALS = "bench.json", "bench_long.json", "vitals.json"
 # The context of the headline.
 SHOWN = 2048
 OWN, WINDOWED = "engine bf16", f"engine bf16, Λ {SHOWN}"
@@ -32,8 +34,8 @@ class DecodeSpeed(Experiment):
     title = "Speed"
     question = "How fast does the engine read and write, beside transformers?"
     order = 60
-    files = (BENCH, FAR)
-    command = "make bench bench-long"
+    files = (BENCH, FAR, VITALS)
+    command = "make bench bench-long vitals"
 
     class Options(Flags):
         tokens: int = Field(32, ge=1, description="tokens written in a round")
@@ -59,7 +61,9 @@ class DecodeSpeed(Experiment):
             what = f"Decode throughput after {SHOWN:,} tokens over transformers', bf16, two cores"
             headlines.append((what, estimate(*times(ours, theirs), "rounds", figure)))
         evidence = [_evidence(results[FAR])] if FAR in results and _read(results[FAR]) else []
-        return Card(throughput(results), evidence=evidence, headlines=headlines)
+        speeds = throughput({name: result for name, result in results.items() if name != VITALS})
+        page = vitals(results[VITALS]) if VITALS in results else ""
+        return Card(f"{speeds}\n\n{page}".strip(), evidence=evidence, headlines=headlines)
 
 
 def _read(result: Result) -> list[int]:

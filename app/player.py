@@ -7,7 +7,7 @@ from typing import Any
 
 from app import live
 from app.charts.palette import PALETTES
-from app.languages import direction, words
+from app.languages import ENGLISH, direction, words
 from app.model import called
 from app.present import played
 from app.series import RunSeries
@@ -60,7 +60,7 @@ def _scene(run: RunSeries) -> dict[str, Any]:
     return {"name": "run", "title": title, "look": _about(run.settings, run.finish.tokens)} | played([run])
 
 
-def page(trace: Trace, language: str = "en") -> str:
+def page(trace: Trace, language: str = ENGLISH) -> str:
     """The file, in one of `LANGUAGES`. ValueError for a run that has written nothing or has not ended."""
     run = View.of(trace).series
     shown = _scene(run)

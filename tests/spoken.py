@@ -31,6 +31,8 @@ NAMES = {
     "LLaMA", "Llama-2", "GPT-J-6B", "MPT-7B", "Transformer", "LenInit", "LC", "LDPE+PE", "LRPE+PE", "RPE", "NaN",
     "Llama-LDPE", "Mistral-LDPE", "Mistral-Prompted", "BERT score", "BERTScore", "BLEU", "R-Lsum", "CNN/DM", "XSum",
     "SQuAD", "MMLU", "GSM8K", "SmolLM2-135M-Instruct",
+    # As whoever measured it called a reader.
+    "a large language model, not told which is which",
 }  # fmt: skip
 # Names with numbers: of policies, of models in papers' tables, of texts, and of what made a result.
 NAMED = re.compile(

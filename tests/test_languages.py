@@ -21,6 +21,7 @@ from app.share import from_query
 from app.tabs.try_it import NAMES as LANES
 from app.view import View
 from backend.engine import Lab
+from backend.evaluation.experiments import experiments
 from backend.models.adapters import available
 from backend.models.pool import Models
 
@@ -101,6 +102,11 @@ def test_lessons_and_scenes_are_in_the_dictionaries():
             each.run.words, each.check.question, each.check.answer, each.teacher.say, each.teacher.expect,
         )
     ] + [words for each in scenes().values() for words in (each.title, each.look, *(lane.name for lane in each.lanes))]
+    assert not [words for words in said if words not in DICTIONARIES["de"]]
+
+
+def test_experiments_are_in_the_dictionaries():
+    said = [words for each in experiments for words in (each.title, *([] if each.withdrawn else [each.question]))]
     assert not [words for words in said if words not in DICTIONARIES["de"]]
 
 

@@ -32,7 +32,7 @@ PAGE = """<!doctype html>
 {library}
 </head>
 <body>
-<main class="ll ll-embed"><h1 translate="{translate}">{title}</h1><div class="ll-scene"></div>
+<main class="ll ll-embed"><h1>{heading}</h1><div class="ll-scene"></div>
 <p class="ll-look">{look}</p>
 <footer><button type="button">Play again</button><a href="../../" target="_blank">Open Length Lab</a></footer></main>
 <script>window.LENGTH_LAB_PALETTES={palettes};</script>
@@ -58,8 +58,14 @@ def page(scene: dict[str, Any]) -> str:
     return PAGE.format(
         title=escape(scene["title"]), look=escape(scene["look"]), palettes=live.inline(PALETTES),
         style=live.style(live.STATIC / "embed.css"), scene=live.inline(scene), languages=live.inline([*LANGUAGES]),
-        library=LIBRARY if "chart" in scene else "", translate="yes" if scene.get("embeds") else "no",
+        library=LIBRARY if "chart" in scene else "", heading=_heading(scene),
     )  # fmt: skip
+
+
+def _heading(scene: dict[str, Any]) -> str:
+    """Its title; a run's is its prompt, which stays as it was typed."""
+    title = escape(scene["title"])
+    return title if scene.get("embeds") else f'<span translate="no">{title}</span>'
 
 
 def found(name: str) -> dict[str, Any] | None:

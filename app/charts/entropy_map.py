@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from app.charts import drawing
-from app.charts.base import Chart, LiveChart
+from app.charts.base import SLOW, Chart, LiveChart
 from app.charts.entropy import table
 from app.charts.palette import PLACE_SCALE
 from app.series import RunSeries
@@ -20,6 +20,7 @@ class EntropyMap(LiveChart):
     title = "Entropy by layer"
     tabs = {"generate": "How widely every layer looks, in shares of its ceiling: 1 is all tokens alike"}
     order = 42
+    period = SLOW
 
     def draw(self, runs: Sequence[RunSeries]) -> Chart:
         run = runs[0]

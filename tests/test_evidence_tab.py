@@ -56,7 +56,8 @@ const broken = (cell) => {
 return [...document.querySelectorAll(".ll-report table")].map((table) => ({
   section: table.closest("[id^=results-]").id.slice("results-".length),
   rows: [...table.rows].map((row) => [...row.cells].map((cell) => cell.textContent.trim())),
-  figures: [...table.querySelectorAll("td[align=right]")].every((cell) => getComputedStyle(cell).textAlign === "right"),
+  figures: [...table.querySelectorAll("td[align=right]")]
+    .every((cell) => ["right", "end"].includes(getComputedStyle(cell).textAlign)),
   shown: table.offsetParent !== null, left: table.getBoundingClientRect().left,
   right: table.getBoundingClientRect().right, wide: table.scrollWidth > table.clientWidth,
   scrolls: getComputedStyle(table).overflowX === "auto",

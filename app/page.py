@@ -163,10 +163,7 @@ def build(
         boxes = forms | {compare.PLACE: {"way": way} | compared}
         stages = {place: Stage(boxes[place], *GO[place]) for place in forms}
         lessons.panel(tabs, stages, *([room.predicts] if room else []))
-        generated = endpoint(backend, runs, demo.unread)
-        gr.api(generated, api_name="generate", api_description=described(generated), concurrency_id="model")
-        written = completions.endpoint(backend, runs, demo.unread)
-        gr.api(written, api_name=completions.EVENT, api_visibility="private", concurrency_id="model")
+        _answering(backend, runs, demo)
         _keeping(demo, parts, {generate.PLACE: parts.form.parts, sweep.PLACE: swept} | forms)
         _taking_up(demo, runs, orphans, {
             try_it.PLACE: tried.place, generate.PLACE: generate.place(parts), compare.PLACE: compares,
@@ -181,6 +178,14 @@ def build(
         *(screen.routes(room, lambda: demo.reached) if room else []),
     ]  # fmt: skip
     return demo
+
+
+def _answering(backend: EngineBackend, runs: Runs, demo: Page) -> None:
+    """What programs ask for a run by."""
+    generated = endpoint(backend, runs, demo.unread)
+    gr.api(generated, api_name="generate", api_description=described(generated), concurrency_id="model")
+    written = completions.endpoint(backend, runs, demo.unread)
+    gr.api(written, api_name=completions.EVENT, api_visibility="private", concurrency_id="model")
 
 
 def _comparing(

@@ -16,10 +16,11 @@ from app.frames import Frame
 from app.lanes import PERIOD
 from app.runs import Run, batches
 from app.runway import ending
-from backend.inference.side_by_side import as_they_end
+from backend.inference.control import Control
 from backend.refused import Refused
 from backend.settings import RunSettings, Watch, counted
 from backend.steps import Finish
+from backend.sweep import finishes
 
 MOST, ROWS = 32, 8
 CHART = "c-lengths"
@@ -33,31 +34,30 @@ def checked(chosen: Sequence[RunSettings], count: int) -> None:
         raise Refused("at temperature 0 every seed writes the same: raise a temperature, or take one answer of each")
 
 
-def frames(lab: Any, found: Sequence[Answers], count: int, run: Run, last: Frame) -> Iterator[Frame]:
+def frames(
+    lab: Any, found: Sequence[Answers], count: int, run: Run, control: Control, last: Frame
+) -> Iterator[Frame]:
     """Frames with what comes of `count` answers to each setting, until all have ended or were stopped.
 
-    found: the settings with their first answers; it grows. last: the frame that showed these.
+    found: the settings with their first answers; it grows. control: the run's. last: the frame that showed these.
     """
-
-    def finish(case: tuple[int, RunSettings]) -> Finish:
-        return next(event for event in lab.stream(case[1], run.control) if isinstance(event, Finish))
-
     cases = [
-        (number, settings.model_copy(update={"seed": settings.seed + more, "watch": Watch(enabled=False)}))
+        (ended, settings.model_copy(update={"seed": settings.seed + more, "watch": Watch(enabled=False)}))
         for more in range(1, count)
-        for number, (_, settings, _) in enumerate(found)
+        for _, settings, ended in found
         if settings.temperature
     ]
     total = len(cases) + sum(len(ended) for *_, ended in found)
-    for batch in batches(as_they_end(finish, cases, ROWS), PERIOD):
+
+    def shown() -> Frame:
+        return replace(last, parts=dict(last.parts) | _parts(found, total, run), running=True)
+
+    asked = [settings for _, settings in cases]
+    for batch in batches(finishes(lab, asked, control, ROWS), PERIOD):
         for number, one in batch:
-            if one.reason == "error":
-                raise Refused(one.message)
-            if one.reason != "stopped":
-                found[cases[number][0]][2].append(one)
-        yield replace(last, parts=dict(last.parts) | _parts(found, total, run), running=True)
-        if run.control.stopped:
-            return
+            cases[number][0].append(one)
+        yield shown()
+    yield shown()
 
 
 def picture(found: Sequence[Answers]) -> Chart:

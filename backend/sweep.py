@@ -97,7 +97,9 @@ def sweep(lab: Lab, asked: Sequence[RunSettings], out: Path, report: Callable[[s
     with out.open("a", encoding="utf-8", newline="") as stream:
         if not done and not stream.tell():
             stream.write(line(COLUMNS))
-        for number, row in enumerate(side_by_side(partial(_row, lab), left), 1):
+        ended = side_by_side(partial(_finish, lab), left)
+        for number, (settings, finish) in enumerate(zip(left, ended, strict=True), 1):
+            row = _row(settings, finish)
             stream.write(line(row.values()))
             stream.flush()
             report(f"{number:,} of {len(left):,} · {row['method']}: {counted(row['length'], row['unit'])}")
@@ -107,12 +109,20 @@ def sweep(lab: Lab, asked: Sequence[RunSettings], out: Path, report: Callable[[s
 def answers(
     lab: EngineBackend, asked: Sequence[RunSettings], control: Control, most: int
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The rows of runs by their number from 0, as they end, at most so many side by side; none of a run that was
+    """The rows of `finishes`."""
+    for number, finish in finishes(lab, asked, control, most):
+        yield number, _row(asked[number], finish)
+
+
+def finishes(
+    lab: EngineBackend, asked: Sequence[RunSettings], control: Control, most: int
+) -> Iterator[tuple[int, Finish]]:
+    """How runs ended, by their number from 0, as they end, at most so many side by side; none of a run that was
     stopped. Refused where a run cannot be made, which ends the others too."""
     try:
-        for number, row in as_they_end(partial(_row, lab, control=control), asked, most):
-            if row["ended"] != ENDED["stopped"]:
-                yield number, row
+        for number, finish in as_they_end(partial(_finish, lab, control=control), asked, most):
+            if finish.reason != "stopped":
+                yield number, finish
             if control.stopped:
                 return
     except Refused:
@@ -219,10 +229,14 @@ def _kept(settings: RunSettings) -> str:
     return settings.model_dump_json(exclude_defaults=True)
 
 
-def _row(lab: Lab | EngineBackend, settings: RunSettings, control: Control | None = None) -> dict[str, Any]:
+def _finish(lab: Lab | EngineBackend, settings: RunSettings, control: Control | None = None) -> Finish:
     finish = next(event for event in lab.stream(settings, control) if isinstance(event, Finish))
     if finish.reason == "error":
         raise Refused(finish.message)
+    return finish
+
+
+def _row(settings: RunSettings, finish: Finish) -> dict[str, Any]:
     unit = settings.goal_unit
     target = "" if methods[settings.method].bound is None else settings.goal
     return {

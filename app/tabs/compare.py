@@ -195,8 +195,8 @@ def _comparing(lab: Any, runs: Runs, labels: Mapping[str, str]) -> Callable[...,
         try:
             chosen, count = _settings(values), int(values[len(COMMON)] or 1)
             seeds.checked(chosen, count)
-            with runs.started(request.session_hash, Control(), PLACE) as run:
-                yield from lanes.streamed(run, _frames(lab, chosen, run, count))
+            with runs.started(request.session_hash, control := Control(), PLACE) as run:
+                yield from lanes.streamed(run, _frames(lab, chosen, run, control, count))
         except Exception as error:
             yield failed("compare", error, "The comparison could not be made", labels)
 
@@ -265,7 +265,9 @@ def _kept(method: Method, name: str, choices: Sequence[tuple[str, str]]) -> list
     return [narrowed(choices, method), *(positions if methods[method].compression else [gr.skip()] * 2)]
 
 
-def _frames(lab: Any, chosen: Sequence[RunSettings], run: Run, count: int) -> Iterator[Frame]:
+def _frames(
+    lab: Any, chosen: Sequence[RunSettings], run: Run, control: Control, count: int
+) -> Iterator[Frame]:
     """The texts, the charts and what is going on, until all settings ran or a stop; then so many answers of each."""
     views = _views(chosen)
     names = [f"text-c-{name.lower()}" for name in NAMES]
@@ -282,7 +284,7 @@ def _frames(lab: Any, chosen: Sequence[RunSettings], run: Run, count: int) -> It
     ended = [view.series.finish for view in views]
     if count > 1 and all(one and one.reason not in ("stopped", "error") for one in ended):
         found = [(view.series.name, view.series.settings, [one]) for view, one in zip(views, ended, strict=True) if one]
-        yield from seeds.frames(lab, found, count, run, last)
+        yield from seeds.frames(lab, found, count, run, control, last)
 
 
 def _views(chosen: Sequence[RunSettings]) -> list[View]:

@@ -6,6 +6,9 @@ from html import escape
 
 import gradio as gr
 
+# Seconds that a warning stays: whoever opens a link may look away while the page is made ready.
+STAYS = 60
+
 
 def inform(words: str) -> None:
     """Says what can be done instead."""
@@ -14,7 +17,7 @@ def inform(words: str) -> None:
 
 def warn(words: str, title: str) -> None:
     """Says what was not done as it was asked for."""
-    gr.Warning(escape(words), title=title)
+    gr.Warning(escape(words), STAYS, title=title)
 
 
 def refusal(words: str, title: str) -> gr.Error:

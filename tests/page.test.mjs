@@ -22,7 +22,7 @@ beforeEach(() => {
   page = vm.createContext({
     document: nowhere, navigator: { hardwareConcurrency: 8, clipboard: {} }, performance: { now: () => now },
     requestAnimationFrame: (make) => pictures.push(make), cancelAnimationFrame() {}, setTimeout() {}, clearTimeout() {},
-    addEventListener() {},
+    addEventListener() {}, URL, URLSearchParams, location: { search: "", href: "http://127.0.0.1:7860/" },
     LENGTH_LAB_PALETTES: { light: { c1: "#0072b2" } },
   });
   page.window = page;

@@ -424,12 +424,12 @@ def test_a_link_restores_settings_and_says_what_it_left_out(visit):
         prompt="Hello & goodbye?", pic="dynamic", ratio=4, window=64, recent=32, ratios=1, temperature="hot", seed=7
     )
     visitor = visit(query=query)
+    expect(visitor.page.locator(".toast-body")).to_contain_text("temperature was left out")
     expect(visitor.page.locator("#prompt textarea")).to_have_value("Hello & goodbye?")
     expect(visitor.page.locator("#ratio input[type=number]")).to_have_value("4")
     expect(visitor.page.locator("#window input[type=number]")).to_have_value("64")
     expect(visitor.page.locator("#windowed input")).to_be_checked()
     expect(visitor.page.locator("#choice-pic input[value=dynamic]")).to_be_checked()
-    expect(visitor.page.locator(".toast-body")).to_contain_text("temperature was left out")
     expect(visitor.page.locator("#chart-positions .ll-words")).to_contain_text("compressed by 4")
     visitor.page.click("#share")
     visitor.page.wait_for_function("!location.search.includes('ratios')")

@@ -150,6 +150,6 @@ def test_a_file_that_plays_itself_shows_the_conversation():
     run = Trace.load(RUN.to_json().encode())
     run.settings = run.settings.model_copy(update={"earlier": conversation.turns("Be <b>brief</b>.", TALK)})
     made = player.page(run)
-    assert "<b>System prompt:</b> Be &lt;b&gt;brief&lt;/b&gt;." in made
-    answer = made.index("<b>Answer:</b> So.")
-    assert made.index("<b>Question:</b> Why?") < answer < made.index(RUN.settings.prompt[:20], answer)
+    assert '<b>System prompt:</b> <span translate="no">Be &lt;b&gt;brief&lt;/b&gt;.</span>' in made
+    answer = made.index('<b>Answer:</b> <span translate="no">So.')
+    assert made.index('<b>Question:</b> <span translate="no">Why?') < answer < made.index(RUN.settings.prompt[:20], answer)

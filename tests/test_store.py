@@ -61,7 +61,7 @@ def upload(visitor: Visitor, data: bytes, name: str = "t.json"):
 def exported(visitor: Visitor, number: int) -> Path:
     """Where the file of the page's export with that number lies."""
     functions = [function._id for function in visitor.served.page.fns.values() if function.name == "export"]
-    body = {"fn_index": functions[number], "data": [None], "session_hash": visitor.session}
+    body = {"fn_index": functions[number], "data": [None, ""], "session_hash": visitor.session}
     assert visitor.http.post(f"{API}/queue/join", json=body).status_code == 200
     with visitor.reading() as messages:
         last = next(each for each in messages if each["msg"] == "process_completed")

@@ -152,4 +152,5 @@ def test_a_file_that_plays_itself_shows_the_conversation():
     made = player.page(run)
     assert '<b>System prompt:</b> <span translate="no">Be &lt;b&gt;brief&lt;/b&gt;.</span>' in made
     answer = made.index('<b>Answer:</b> <span translate="no">So.')
-    assert made.index('<b>Question:</b> <span translate="no">Why?') < answer < made.index(RUN.settings.prompt[:20], answer)
+    question = made.index('<b>Question:</b> <span translate="no">Why?')
+    assert question < answer < made.index(RUN.settings.prompt[:20], answer)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from playwright.sync_api import expect
 from test_app_browser import address, demo, lab, runs, visit  # noqa: F401
@@ -90,12 +92,17 @@ def test_a_comparison_says_what_each_setting_sees(name):
 
 @pytest.mark.parametrize(("depth", "found"), [(30, [True, False]), (90, [True, True])])
 def test_a_window_finds_what_the_teacher_is_said_to_expect(lab, depth, found):  # noqa: F811
+    """The number is drawn anew at each reading, and one in thirty is copied with a wrong digit."""
+    random.seed(depth)
     asked = lessons()["what_a_window_forgets"].run.settings
     on = {"model": "embedded", "precision": "bf16"}
     ways = plans.plans(asked["window"], asked["sinks"], 1, asked["policies"], on)
-    task = plans.task(lab, chapter(), ways[0].settings, asked["length"], asked["then"], depth / 100)
-    *_, readings = plans.readings(lab, task, ways, Control())
-    assert [task.number in reading.written for reading in readings] == found
+    seen = []
+    for _ in range(3):
+        task = plans.task(lab, chapter(), ways[0].settings, asked["length"], asked["then"], depth / 100)
+        *_, readings = plans.readings(lab, task, ways, Control())
+        seen.append([task.number in reading.written for reading in readings])
+    assert seen.count(found) >= 2, seen
 
 
 def test_a_box_that_a_tab_lacks_is_named(stages):

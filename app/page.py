@@ -95,15 +95,8 @@ class Page(gr.Blocks):
         self.threads += concurrency
 
     def get_config_file(self) -> Any:
-        """Gradio's, without the connection that each page would hold open for good: see static/connection.js.
-
-        The page would go through every output it ever had at each step of each event, also of those that show none.
-        """
-        config: Any = super().get_config_file() | {"connect_heartbeat": False}
-        for event in config["dependencies"]:
-            if event["show_progress"] == "hidden":
-                event["show_progress_on"] = []
-        return config
+        """Gradio's, without the connection that each page would hold open for good: see static/connection.js."""
+        return super().get_config_file() | {"connect_heartbeat": False}
 
     def run_startup_events(self) -> None:
         """Begins to serve."""

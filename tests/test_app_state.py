@@ -551,13 +551,6 @@ def test_ways_to_read_that_a_model_does_not_allow_are_not_offered_and_say_why(ti
     assert len(ways["choices"]) == len(policies) + 3 and ways["info"] is None
 
 
-def test_what_shows_no_progress_marks_no_part_of_the_page():
-    events = page.build(Lab(Models(["embedded"])), available, Runs()).get_config_file()["dependencies"]
-    marked = {tuple(event["show_progress_on"] or ()) for event in events if event["outputs"] and event["backend_fn"]}
-    assert () in marked and len({part for parts in marked for part in parts}) < 10
-    assert all(event["show_progress_on"] == [] for event in events if event["show_progress"] == "hidden")
-
-
 def test_the_page_names_no_address_outside_this_machine():
     config = str(page.build(Lab(Models(["embedded"])), available, Runs()).get_config_file())
     assert "cdn" not in config.lower() and "googleapis" not in config

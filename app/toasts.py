@@ -17,7 +17,7 @@ def inform(words: str) -> None:
 
 def warn(words: str, title: str) -> None:
     """Says what was not done as it was asked for."""
-    gr.Warning(escape(words), STAYS, title=title)
+    gr.Warning(escape(words), duration=STAYS, title=title)
 
 
 def refusal(words: str, title: str) -> gr.Error:

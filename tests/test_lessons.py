@@ -90,9 +90,9 @@ def test_a_comparison_says_what_each_setting_sees(name):
         assert f"{letter}_window" in settings and (letter < "C" or f"{letter}_pic" in settings)
 
 
-@pytest.mark.parametrize(("depth", "found"), [(30, [True, False]), (90, [True, True])])
-def test_a_window_finds_what_the_teacher_is_said_to_expect(lab, depth, found):  # noqa: F811
-    """The number is drawn anew at each reading, and one in thirty is copied with a wrong digit."""
+@pytest.mark.parametrize(("depth", "found", "least"), [(30, [True, False], 3), (90, [True, True], 2)])
+def test_a_window_finds_what_the_teacher_is_said_to_expect(lab, depth, found, least):  # noqa: F811
+    """Each reading draws a number of its own. At 90 % one in thirty is copied with a wrong digit."""
     random.seed(depth)
     asked = lessons()["what_a_window_forgets"].run.settings
     on = {"model": "embedded", "precision": "bf16"}
@@ -102,7 +102,7 @@ def test_a_window_finds_what_the_teacher_is_said_to_expect(lab, depth, found):  
         task = plans.task(lab, chapter(), ways[0].settings, asked["length"], asked["then"], depth / 100)
         *_, readings = plans.readings(lab, task, ways, Control())
         seen.append([task.number in reading.written for reading in readings])
-    assert seen.count(found) >= 2, seen
+    assert seen.count(found) >= least, seen
 
 
 def test_a_box_that_a_tab_lacks_is_named(stages):

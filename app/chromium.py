@@ -6,7 +6,7 @@ import shutil
 
 from playwright.sync_api import Browser, Playwright
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 # Nothing that asks the network, or starts by itself beside what is measured.
 ARGS = (
     "--no-sandbox",

@@ -95,8 +95,15 @@ class Page(gr.Blocks):
         self.threads += concurrency
 
     def get_config_file(self) -> Any:
-        """Gradio's, without the connection that each page would hold open for good: see static/connection.js."""
-        return super().get_config_file() | {"connect_heartbeat": False}
+        """Gradio's, without the connection that each page would hold open for good: see static/connection.js.
+
+        For what opens the page no output is marked: the page would go through all of them at each step of each event.
+        """
+        config: Any = super().get_config_file() | {"connect_heartbeat": False}
+        for event in config["dependencies"]:
+            if any(trigger == "load" for _, trigger in event["targets"]):
+                event["show_progress_on"] = []
+        return config
 
     def run_startup_events(self) -> None:
         """Begins to serve."""

@@ -97,7 +97,9 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("tab", FORMS)
+@pytest.mark.parametrize(
+    "tab", ["try", "sweep", *(pytest.param(tab, marks=pytest.mark.ui) for tab in ("compare", "far"))]
+)
 def test_a_link_holds_what_its_tabs_form_holds(visit, browser, tab):  # noqa: F811
     button, box, text = FORMS[tab]
     page = visit(query=f"?tab={tab}", opens={"sweep": "compare"}.get(tab, tab)).page
@@ -120,7 +122,13 @@ def test_a_link_holds_what_its_tabs_form_holds(visit, browser, tab):  # noqa: F8
     other.context.close()
 
 
-@pytest.mark.parametrize("form", ["", "AAAA", "%F0", "eNqrVkrOzy1ILCpWsqoGACjABVM", "<b>"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        "eNqrVkrOzy1ILCpWsqoGACjABVM",
+        *(pytest.param(form, marks=pytest.mark.ui) for form in ("", "AAAA", "%F0", "<b>")),
+    ],
+)
 def test_a_link_that_was_cut_opens_the_form_as_it_is(visit, form):  # noqa: F811
     page = visit(query=f"?tab=compare&form={form}").page
     expect(page.locator("#c-go")).to_be_visible()

@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 from playwright.sync_api import Route as PlaywrightRoute
 from refusals import refusals
 from scripted import scripted
-from spoken import DICTIONARIES, OTHERS, PLACE, SHARED, chooses, lacking, speaks
+from spoken import DICTIONARIES, LANGUAGES, OTHERS, PLACE, SHARED, chooses, lacking, speaks
 from test_app_browser import Visitor, link
 
 from app import page as lab_page
@@ -128,17 +128,19 @@ def test_what_the_lab_refuses_is_shown_in_the_language(visit):
     expect(said).to_have_text("Aus dem Link wurde Ziel weggelassen: „Ziel“ muss mindestens 1 sein")
 
 
-def test_each_tab_is_whole_in_each_language_and_english_again_afterwards(visit):
+@pytest.mark.parametrize("languages", LANGUAGES)
+def test_each_tab_is_whole_in_each_language_and_english_again_afterwards(visit, languages):
     page, missing = visit(query="?tab=try").page, {}
     for tab in TABS:
         opens(page, tab)
-        missing |= lacking(page, tab)
+        missing |= lacking(page, tab, languages)
         if tab == "lessons":
             page.click(".ll-lesson [data-act=close]")
     assert not {place: words for place, words in missing.items() if words}
 
 
-def test_the_class_s_screens_are_whole_in_each_language(visit, address, taught, demo):
+@pytest.mark.parametrize("languages", LANGUAGES)
+def test_the_class_s_screens_are_whole_in_each_language(visit, address, taught, demo, languages):
     page, missing = visit(query="?tab=try").page, {}
     demo.reached = address.rstrip("/")
     for at in ("join", f"class/{taught.secret}"):
@@ -146,7 +148,7 @@ def test_the_class_s_screens_are_whole_in_each_language(visit, address, taught, 
         if at != "join":
             page.locator("summary").click()
             page.wait_for_selector("#table button")
-        missing |= lacking(page, at)
+        missing |= lacking(page, at, languages)
     assert not {place: words for place, words in missing.items() if words}
 
 
@@ -157,7 +159,7 @@ def test_a_student_is_met_in_the_language(visit, taught):
     expect(page.locator("#class")).to_contain_text("没有代码为 00000 的课堂：请向教师询问代码。")
 
 
-@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize("width", [390, pytest.param(1440, marks=pytest.mark.ui)])
 def test_arabic_mirrors_the_page_but_not_its_charts(visit, width):
     page = visit(query="?tab=try&lang=ar", viewport={"width": width, "height": 844}).page
     speaks(page, "ar")
@@ -173,7 +175,9 @@ def test_arabic_mirrors_the_page_but_not_its_charts(visit, width):
     assert [page.evaluate(style, each) for each in (".ll-runway", "#chart-length .ll-plot")] == ["rtl", "ltr"]
 
 
-@pytest.mark.parametrize(("language", "left", "right"), [("en", 59, 60), ("ar", 61, 60)])
+@pytest.mark.parametrize(
+    ("language", "left", "right"), [pytest.param("en", 59, 60, marks=pytest.mark.ui), ("ar", 61, 60)]
+)
 def test_arrow_keys_move_the_flag_the_way_they_point(visit, language, left, right):
     page = visit(query=f"?tab=try&lang={language}").page
     speaks(page, language)

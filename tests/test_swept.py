@@ -176,7 +176,7 @@ def test_what_cannot_be_swept_is_said_before_and_after_the_press(visit):
     expect(page.locator("#figures-sweep [data-state=bad] .ll-message")).to_contain_text("more than 200")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.ui), "dark"])
 def test_a_phone_has_it_without_a_scroll_to_the_side(visit, scheme):
     page = visit(query="?tab=sweep", opens="compare", viewport={"width": 390, "height": 844}, color_scheme=scheme).page
     expect(page.locator("#s-go")).to_be_visible()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import test_app_browser as on_page
 from playwright.sync_api import Browser, Page, expect
-from spoken import OTHERS, alone, lacking, speaks, stays
+from spoken import LANGUAGES, alone, lacking, speaks, stays
 from test_app_browser import link
 
 from app import page as lab_page
@@ -22,7 +22,8 @@ address, visit = on_page.address, on_page.visit
 TABLES = "document.querySelectorAll('[data-act=table][aria-pressed=false]').forEach((b) => b.offsetParent && b.click())"
 HIGH = {"width": 1440, "height": 5000}
 WHOLE = "[data-played=whole]"
-EMBEDS = ["it_obeys", "it_breaks_and_is_repaired", "60-tokens", "lambda-window-48"]
+OTHER_EMBEDS = ["it_obeys", "60-tokens", "lambda-window-48"]
+EMBEDS = ["it_breaks_and_is_repaired", *(pytest.param(each, marks=pytest.mark.ui) for each in OTHER_EMBEDS)]
 
 
 @pytest.fixture(scope="module")
@@ -35,31 +36,36 @@ def demo(models, runs) -> lab_page.Page:
     return lab_page.build(Lab(models), available, runs)
 
 
-def whole(page: Page, place: str) -> None:
+def whole(page: Page, place: str, languages: list[str]) -> None:
     """Whether all that a run left there is in every language."""
     page.evaluate(TABLES)
     page.wait_for_timeout(1500)
-    assert not {where: words for where, words in lacking(page, place).items() if words}
+    assert not {where: words for where, words in lacking(page, place, languages).items() if words}
 
 
-def test_a_run_of_the_lab(visit):
+@pytest.mark.parametrize("languages", LANGUAGES)
+def test_a_run_of_the_lab(visit, languages):
     visitor = visit(query=link(prompt="Count.", max_new_tokens=20), viewport=HIGH)
     visitor.generate()
     visitor.ends()
-    whole(visitor.page, "run")
+    whole(visitor.page, "run", languages)
 
 
-def test_a_comparison(visit):
+@pytest.mark.ui
+@pytest.mark.parametrize("languages", LANGUAGES)
+def test_a_comparison(visit, languages):
     page = visit(query="?tab=compare", viewport=HIGH).page
     page.wait_for_selector("#c-model-state [data-state=good]")
     page.fill("#c-cap input[type=number]", "8")
     page.keyboard.press("Tab")
     page.click("#c-go")
     page.wait_for_selector("#figures-compare [data-state=good]")
-    whole(page, "comparison")
+    whole(page, "comparison", languages)
 
 
-def test_a_sweep(visit):
+@pytest.mark.ui
+@pytest.mark.parametrize("languages", LANGUAGES)
+def test_a_sweep(visit, languages):
     page = visit(query="?tab=compare", viewport=HIGH).page
     page.click("text=A sweep over prompts")
     page.fill("#s-targets :is(input, textarea)", "5")
@@ -67,19 +73,22 @@ def test_a_sweep(visit):
     page.wait_for_timeout(500)
     page.click("#s-go")
     page.wait_for_selector("#figures-sweep [data-state=good]")
-    whole(page, "sweep")
+    whole(page, "sweep", languages)
 
 
-def test_a_text_that_was_read(visit):
+@pytest.mark.ui
+@pytest.mark.parametrize("languages", LANGUAGES)
+def test_a_text_that_was_read(visit, languages):
     page = visit(query="?tab=far", viewport=HIGH).page
     page.click("#l-what-a-window-forgets")
     page.wait_for_selector("#figures-long [data-state=good]")
-    whole(page, "reading")
+    whole(page, "reading", languages)
 
 
-def test_each_scene(visit):
+@pytest.mark.parametrize("languages", LANGUAGES)
+def test_each_scene(visit, languages):
     shown: dict[str, set[str]] = {}
-    for language in (ENGLISH, *OTHERS):
+    for language in (ENGLISH, *languages):
         page = visit(query=f"?tab=try&lang={language}", reduced_motion="reduce").page
         speaks(page, language)
         page.keyboard.press("p")
@@ -87,9 +96,10 @@ def test_each_scene(visit):
             page.wait_for_selector(f".ll-present[data-scene={scene['name']}]{WHOLE}")
             shown[language] = shown.get(language, set()) | alone(page)
             page.keyboard.press("ArrowRight")
-    assert not {each: words for each in OTHERS if (words := stays(shown[ENGLISH], shown[each], each))}
+    assert not {each: words for each in languages if (words := stays(shown[ENGLISH], shown[each], each))}
 
 
+@pytest.mark.ui
 def test_measurements_are_found_by_the_page_s_words_and_by_english_ones(visit):
     page = visit(query="?tab=evidence&lang=de").page
     speaks(page, "de")
@@ -109,9 +119,10 @@ def offline(browser: Browser):
     context.close()
 
 
-def test_a_file_that_plays_a_run_speaks_the_language_that_it_was_made_in(offline, tmp_path):
+@pytest.mark.parametrize("languages", LANGUAGES)
+def test_a_file_that_plays_a_run_speaks_the_language_that_it_was_made_in(offline, tmp_path, languages):
     trace, shown, file = Trace.load(presets.file_of("60-tokens")), {}, tmp_path / "run.html"
-    for language in (ENGLISH, *OTHERS):
+    for language in (ENGLISH, *languages):
         file.write_text(player.page(trace, language), "utf-8")
         offline.goto(file.as_uri())
         offline.wait_for_selector(f".ll-present{WHOLE}")
@@ -123,7 +134,7 @@ def test_a_file_that_plays_a_run_speaks_the_language_that_it_was_made_in(offline
         offline.click(".ll-present [data-act=close]")
         shown[language] |= alone(offline)
         expect(offline.locator("main .prompt")).to_have_text(trace.settings.prompt)
-    assert not {each: words for each in OTHERS if (words := stays(shown[ENGLISH], shown[each], each))}
+    assert not {each: words for each in languages if (words := stays(shown[ENGLISH], shown[each], each))}
 
 
 def test_the_page_s_language_goes_into_what_it_exports(visit, tmp_path):
@@ -147,16 +158,17 @@ def framed(browser: Browser):
     context.close()
 
 
+@pytest.mark.parametrize("languages", LANGUAGES)
 @pytest.mark.parametrize("name", EMBEDS)
-def test_an_embed_speaks_its_address_s_language_or_the_browser_s(framed, address, name):
+def test_an_embed_speaks_its_address_s_language_or_the_browser_s(framed, address, name, languages):
     shown = {}
-    for language, query in [(each, f"?lang={each}") for each in (ENGLISH, *OTHERS)] + [("es", "")]:
+    for language, query in [(each, f"?lang={each}") for each in (ENGLISH, *languages)] + [("es", "")]:
         framed.goto(f"{address}lab/embed/{name}{query}")
         framed.wait_for_selector(f".ll-embed{WHOLE}")
         assert framed.evaluate("document.documentElement.lang") == language
         assert framed.evaluate("getComputedStyle(document.body).direction") == direction(language)
         shown[language] = alone(framed)
-    assert not {each: words for each in OTHERS if (words := stays(shown[ENGLISH], shown[each], each))}
+    assert not {each: words for each in languages if (words := stays(shown[ENGLISH], shown[each], each))}
 
 
 def test_the_code_of_an_embed_names_the_page_s_language(visit, address):

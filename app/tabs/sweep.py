@@ -40,11 +40,9 @@ LABELS = {"temperature": "Temperature"}
 
 
 def ways() -> gr.Radio:
-    """The choice between settings side by side and a sweep; sweep.css shows the one that is chosen, and the page's
-    address says which."""
-    way = gr.Radio([*WAYS], value=WAYS[0], show_label=False, container=False, elem_id="c-way")
-    way.input(None, [way], None, js=f"(way) => LengthLab.sweeps(way === '{WAYS[1]}')", **QUIET)
-    return way
+    """The choice between settings side by side and a sweep; sweep.css shows the one that is chosen, and tabs.js
+    puts it into the page's address."""
+    return gr.Radio([*WAYS], value=WAYS[0], show_label=False, container=False, elem_id="c-way", interactive=True)
 
 
 def build(

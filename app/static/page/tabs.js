@@ -31,7 +31,14 @@ function tabs(settled) {
   async function way(sweeping) {
     const choice = () => document.querySelector(`#c-way label:${sweeping ? "last" : "first"}-of-type input`);
     if (sweeping) await until(choice);
-    if (!choice()?.checked) choice()?.click();
+    // What is chosen while Gradio still builds the tab is set back: it has to hold, unless another is chosen since.
+    let held = 0;
+    await until(() => {
+      if (swept !== sweeping || !choice()) return true;
+      held = choice().checked ? held + 1 : 0;
+      if (!held) choice().click();
+      return held === 4;
+    });
   }
   function follow() {
     const id = shown();
@@ -47,6 +54,9 @@ function tabs(settled) {
     open(wanted());
     follows = follow;
     new MutationObserver(follow).observe(list, { subtree: true, childList: true, attributeFilter: ["aria-selected"] });
+    document.addEventListener("change", ({ target }) => {
+      if (target.matches("#c-way input")) sweeps(target.matches("label:last-of-type > input"));
+    });
     addEventListener("popstate", () => open(wanted()));
   }
   const waiting = new MutationObserver(begin);

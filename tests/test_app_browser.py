@@ -600,7 +600,8 @@ def test_two_visitors_at_once_get_their_own_runs(visit):
     assert attended == pytest.approx(20, abs=0.1)
 
 
-def test_closing_the_tab_stops_the_compute(browser, address, runs, held):
+def test_closing_the_tab_stops_the_compute(browser, address, demo, runs, held, monkeypatch):
+    monkeypatch.setattr(demo._queue, "shares", Shares(lost_seconds=1, closed_seconds=1))
     visitor = Visitor(browser, address, link(prompt="Write a long story about the sea.", max_new_tokens=4000))
     held.upto(10)
     others = threading.enumerate()

@@ -54,9 +54,9 @@ HEAD = "".join(f'<script src="lab/{name}"></script>' for name in SCRIPTS)
 
 
 def page_head() -> str:
-    """What the page's <head> needs before any component runs: palettes, connections. No address but this server's."""
-    connection = (STATIC / "connection.js").read_text("utf-8")
-    return f"<script>window.LENGTH_LAB_PALETTES={json.dumps(PALETTES)};\n{connection}</script>"
+    """What the page's <head> needs before any component runs: palettes, connections, presses. No address but its own."""
+    first = "\n".join((STATIC / f"{name}.js").read_text("utf-8") for name in ("connection", "early"))
+    return f"<script>window.LENGTH_LAB_PALETTES={json.dumps(PALETTES)};\n{first}</script>"
 
 
 def routes() -> list[Route]:

@@ -116,6 +116,24 @@ def test_the_page_opens_on_the_pair_without_a_click(visit, size):  # noqa: F811
     assert box["y"] + box["height"] <= size["height"]
 
 
+def test_what_is_pressed_before_the_page_can_answer_is_pressed_once_it_can(visit, held):  # noqa: F811
+    visitor = opened(visit)
+    page, scripts = visitor.page, []
+    page.route("**/lab/charts.js", lambda route: scripts.append(route))
+    page.reload()
+    held.upto(3)
+    for name in ("link", "link", "go"):
+        page.click(f"#try-{name}")
+    expect(page.locator("#try-go")).to_have_class(re.compile("ll-pressed"))
+    for script in scripts:
+        script.continue_()
+    expect(page.locator("#try-link")).to_have_text("Copied")
+    expect(page.locator(f"{LED} [data-field=written]")).to_have_text("3 tokens")
+    expect(page.locator("#try-go")).not_to_have_class(re.compile("ll-pressed"))
+    page.click("#try-stop")
+    expect(page.locator("#try-go")).to_be_enabled()
+
+
 def test_write_writes_both_lanes_and_the_flag_moves_the_steered_one(visit, held):  # noqa: F811
     visitor = opened(visit)
     page = visitor.page

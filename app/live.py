@@ -54,7 +54,7 @@ HEAD = "".join(f'<script src="lab/{name}"></script>' for name in SCRIPTS)
 
 
 def page_head() -> str:
-    """What the page's <head> needs before any component runs: palettes, connections, presses. No address but its own."""
+    """What the page's <head> needs before any component runs: palettes, connections, presses. No foreign address."""
     first = "\n".join((STATIC / f"{name}.js").read_text("utf-8") for name in ("connection", "early"))
     return f"<script>window.LENGTH_LAB_PALETTES={json.dumps(PALETTES)};\n{first}</script>"
 

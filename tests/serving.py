@@ -67,13 +67,13 @@ class Contract:
 
     def test_another_target_is_in_force_soon_and_met(self, backend: EngineBackend):
         control, wanted = Control(), []
-        asked = ASKED.model_copy(update={"method": "ldpe", "target": 150, "max_new_tokens": 300})
+        asked = ASKED.model_copy(update={"method": "ldpe", "target": 90, "max_new_tokens": 200})
         for event in backend.stream(asked, control):
             if isinstance(event, Step):
                 wanted.append(event.wanted)
                 if len(wanted) == 5:
-                    control.retarget(120)
-        assert wanted[4] == 150 and wanted[-1] == 120 and abs(event.error) <= 3
+                    control.retarget(60)
+        assert wanted[4] == 90 and wanted[-1] == 60 and abs(event.error) <= 3
 
     def test_a_target_moved_before_the_run_began_holds_from_its_first_token(self, backend: EngineBackend):
         control = Control()

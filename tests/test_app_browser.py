@@ -51,8 +51,10 @@ def lab(held_lab) -> Held:
 
 @pytest.fixture
 def held(lab) -> Iterator[Held]:
-    """The lab behind the page; what a test holds of it is let go afterwards."""
+    """The lab behind the page; what a test began ends with it, or the next would wait until its page is given up."""
     yield lab
+    for control in lab.controls:
+        control.stop()
     lab.free()
 
 

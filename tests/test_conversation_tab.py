@@ -85,6 +85,7 @@ def test_three_turns_with_targets_of_their_own_outlive_a_reload(visit):  # noqa:
     page.wait_for_function(f"{kept}.talk === '[]' && {kept}.system === 'Be brief.'")
 
 
+@pytest.mark.ui
 def test_a_copied_link_keeps_the_last_run_over_a_reload_and_brings_what_was_asked_of_each_turn(visit):  # noqa: F811
     visitor = visit(query=link(prompt="Name a river.", method="ldpe", target=12))
     page = visitor.page

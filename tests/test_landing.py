@@ -50,17 +50,13 @@ def written(tmp_path, pieces, **changes):
 def test_it_ends_a_sentence_near_the_target_by_an_end_that_the_model_draws(lab, target):
     tokens, finish = run(lab, ask(target=target, landing=12))
     assert finish.reason == "eos" and finish.landed and finish.own_end and final(finish.text)
-    assert abs(finish.error) <= tolerance(target, "tokens")
+    # The end that was planned is drawn again as it is written.
+    assert abs(finish.error) <= tolerance(target, "tokens") and (target != 30 or finish.p_eos_model > 0.5)
     base = lab.models.load("embedded", "fp32")
     ids = torch.cat([token_ids(RunSettings(prompt=PROMPT), base.tokenizer), torch.tensor(tokens)])
     with torch.inference_mode():
         expected = base.model(ids[None]).logits[0, -2].softmax(-1)
     assert base.tokenizer.decode(tokens[-1:])[-1:] in ".!?\"" and expected[tokens[-1]] >= PROBABLE
-
-
-def test_the_end_it_plans_is_drawn_again_as_it_is_written(lab):
-    _, finish = run(lab, ask(target=30, landing=12))
-    assert finish.own_end and finish.p_eos_model > 0.5
 
 
 @pytest.mark.parametrize("worse", [

@@ -27,6 +27,8 @@ WAYS = [
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch):
     monkeypatch.setattr(gpu, "SHAPES", {"tiny": TINY})
+    # To collect all that earlier tests left would take most of the time.
+    monkeypatch.setattr("backend.record.provenance._give_back", lambda: None)
 
 
 @pytest.fixture

@@ -94,6 +94,7 @@ def test_the_code_that_is_copied_shows_the_scene(page, closed):
 
 def copied(page: Page, button: str) -> str:
     """The address in the code that a button copies."""
+    expect(page.locator(button)).not_to_have_text("Copied", timeout=PATIENCE)
     page.click(button)
     expect(page.locator(button)).to_have_text("Copied", timeout=PATIENCE)
     code = page.evaluate("navigator.clipboard.readText()")

@@ -52,5 +52,6 @@ def test_the_report_says_which_goals_there_are():
     frames = {"lab": {"length": {"frames_per_second": 3.2, "first_ms": 40.0}}}
     frames["try"] = {"try": {"frames_per_second": 9.0, "first_ms": 5.0}}
     text = written({"rounds": 5, "opening": opening, "frames": frames, "speed": {"cost": {"page": 0.07}}})
-    assert "| on the wire, kB (Plotly 490, HTML 40) | 530 | at most 1,600 |" in text
-    assert "| Try it: runway | 9.00 | at least 10 | 5.00 |" in text and "| Lab: length | 3.20 | at least 3 |" in text
+    assert "| on the wire, kB | 530 | at most 1,600 |" in text and "| of it Plotly, kB | 490 | – |" in text
+    assert "| Try it | Runway | 9.00 | at least 10 | 5.00 |" in text
+    assert "| Lab | Length | 3.20 | at least 3 | 40.0 |" in text

@@ -565,7 +565,7 @@ def test_a_tab_has_a_model_of_its_own(visit, tab, prefix, figures):
     expect(page.locator(f"#{prefix}-again")).to_be_visible()
     page.click(f"#{prefix}-go")
     expect(page.locator(f"#figures-{figures} .ll-message")).to_contain_text("There is no folder")
-    page.get_by_role("tab", name="Generate").click()
+    page.get_by_role("tab", name="Lab").click()
     expect(page.locator("#model-state")).to_contain_text("bf16 on")
 
 
@@ -639,7 +639,7 @@ def test_stopping_while_waiting_leaves_the_queue(visit, held):
 
 @pytest.mark.ui
 def test_previews_follow_the_sliders_before_anything_runs(visit):
-    visitor = visit()
+    visitor = visit(viewport={"width": 1440, "height": 2400})
     before = visitor.page.inner_text("#chart-mask .ll-words")
     visitor.page.locator("#windowed input").check()
     visitor.number("window", 24)

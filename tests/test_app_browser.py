@@ -20,6 +20,7 @@ from app import page as lab_page
 from app import presets
 from app.runs import Runs
 from app.shares import Shares
+from backend.methods import methods
 from backend.models.adapters import available
 from backend.record.trace import Trace
 from backend.settings import RunSettings
@@ -649,16 +650,12 @@ def test_previews_follow_the_sliders_before_anything_runs(visit):
 
 
 @pytest.mark.ui
-def test_methods_without_an_adapter_are_off_with_the_reason(visit):
-    visitor = visit()
-    for method, reason in available("embedded").items():
-        radio = visitor.page.locator(f"#choice-method input[value={method}]")
-        assert radio.is_disabled() == (reason is not None)
-        if reason is not None:
-            assert (
-                visitor.page.locator(f"#choice-method label:has(input[value={method}])").get_attribute("title")
-                == reason
-            )
+def test_methods_are_offered_that_work_with_the_model(visit):
+    page = visit().page
+    for name, reason in available("embedded").items():
+        radio = page.locator(f"#choice-method input[value={name}]")
+        assert radio.count() == methods[name].works_with(False)
+        assert not radio.count() or radio.is_disabled() == (reason is not None)
 
 
 @pytest.mark.ui
@@ -870,9 +867,10 @@ def test_the_method_decides_between_target_and_limit(visit):
     page = visit().page
     page.locator("#choice-method input[value=none]").check()
     expect(page.locator("#target input[type=number]")).to_be_disabled()
+    expect(page.locator("#landing")).to_be_hidden()
     page.locator("#choice-method input[value=mnt_ldpe]").check()
     expect(page.locator("#limit")).to_be_visible()
-    expect(page.locator("#landing")).to_be_hidden()
+    expect(page.locator("#landing")).to_be_visible()
     expect(page.locator("#target input[type=number]")).to_be_disabled()
     page.locator("#choice-method input[value=ldpe]").check()
     expect(page.locator("#limit")).to_be_hidden()

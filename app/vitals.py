@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -158,6 +159,9 @@ def measured(models: Models, rounds: int, tokens: int) -> dict[str, Any]:
     with sync_playwright() as playwright:
         browser = launch(playwright)
         opening = weighed(browser, address) | _median([opened(browser, address) for _ in range(rounds)])
+        # The two runs of each who pressed Write and Stop end a moment later, and would be counted with the next.
+        while len(lab.finished) < 1 + 2 * rounds:
+            time.sleep(0.1)
         seen: list[dict[str, Any]] = []
         ways: Ways = {
             "engine": partial(alone, lab, quiet(settings)),

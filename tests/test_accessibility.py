@@ -19,7 +19,7 @@ LOOKS = ((1440, "light"), (1440, "dark"), (390, "light"))
 # A tab is looked at once, the one with most settings in every look; where a change is tested in full, all are.
 LOOKED = [
     *(("lab", look) for look in LOOKS), ("try", LOOKS[1]), ("far", LOOKS[0]), ("compare", LOOKS[2]),
-    ("lessons", LOOKS[0]),
+    ("lessons", LOOKS[0]), ("evidence", LOOKS[1]),
 ]  # fmt: skip
 GRAVE = {"critical", "serious", "moderate"}
 # A target of less than 24 px is a rule of WCAG 2.2, which axe leaves off unless asked.

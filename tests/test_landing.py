@@ -51,7 +51,7 @@ def test_it_ends_a_sentence_near_the_target_by_an_end_that_the_model_draws(lab, 
     tokens, finish = run(lab, ask(target=target, landing=12))
     assert finish.reason == "eos" and finish.landed and finish.own_end and final(finish.text)
     # The end that was planned is drawn again as it is written.
-    assert abs(finish.error) <= tolerance(target, "tokens") and (target != 30 or finish.p_eos_model > 0.5)
+    assert abs(finish.error) <= tolerance(target, "tokens") and finish.p_eos_model > 0.5
     base = lab.models.load("embedded", "fp32")
     ids = torch.cat([token_ids(RunSettings(prompt=PROMPT), base.tokenizer), torch.tensor(tokens)])
     with torch.inference_mode():

@@ -149,6 +149,8 @@ def test_axe_finds_nothing_of_weight_in_a_scene(page):
 
 def test_forced_colours_keep_what_a_colour_said(page, address):  # noqa: F811
     load(page, address, "try")
+    page.evaluate("LengthLab.setTheme('light')")
+    page.set_viewport_size({"width": 390, "height": 900})
     page.emulate_media(forced_colors="active")
     text, tint = page.locator("#text-try-steered .ll-text"), "#text-try-steered select"
     tinted = []

@@ -121,5 +121,5 @@ def opens(load: Callable[..., Any], js: str, fn: Callable[..., Any], outputs: Se
     gathered = gr.Textbox(visible="hidden")
     # The page's script may come after the page's opening.
     waits = "while (!window.LengthLab) await new Promise((resolve) => setTimeout(resolve, 20))"
-    js = f"async () => {{ {waits}; answerEarly(); return [await LengthLab.{js}] }}"
+    js = f"async () => {{ {waits}; return [await LengthLab.{js}] }}"
     return load(fn, [gathered], outputs, js=js, concurrency_limit=None, **QUIET)

@@ -15,6 +15,8 @@ from backend.steps import Finish
 from backend.text.sentences import final, sentences
 from backend.text.units import tolerance
 
+# A sentence of fewer words may well be said twice: 'Yes.'
+SAID = 4
 # The runway is so many times as long as the target, and grows by halves of it where a run goes further.
 SPAN = 1.5
 POINTS = 160
@@ -51,6 +53,8 @@ def ending(finish: Finish, settings: RunSettings) -> tuple[str, str]:
     if not final(finish.text):
         return "bad", "amid a sentence"
     near = finish.error is None or abs(finish.error) <= tolerance(settings.goal, settings.goal_unit)
+    if _repeats(finish.text):
+        return ("" if near else "bad"), "with a sentence, repeating itself"
     if not near:
         return "bad", "with a sentence"
     if finish.landed:
@@ -58,6 +62,12 @@ def ending(finish: Finish, settings: RunSettings) -> tuple[str, str]:
     method = methods[settings.method]
     led = settings.steered and (method.adapter or method.writes_end)
     return ("", "with a full stop, unchecked") if led else ("good", "with a sentence")
+
+
+def _repeats(text: str) -> bool:
+    """Whether one of its sentences, word for word, is there twice."""
+    said = [words for sentence in sentences(text) if len(words := tuple(sentence.casefold().split())) >= SAID]
+    return len(set(said)) < len(said)
 
 
 def sentence_ends(run: RunSeries) -> list[int]:

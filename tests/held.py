@@ -19,12 +19,13 @@ MISSING = "/no/such/folder"
 class Held(Lab):
     """A lab whose runs wait where a test says; one that is stopped never waits.
 
-    controls: of all that began, in their order.
+    controls, settings: of all that began, in their order.
     """
 
     def __init__(self, models: Sequence[str]) -> None:
         super().__init__(Models(models))
         self.controls: list[Control] = []
+        self.settings: list[RunSettings] = []
         self.free()
 
     @property
@@ -49,6 +50,7 @@ class Held(Lab):
     ) -> Iterator[Progress | Step | Finish]:
         control = control or Control()
         self.controls.append(control)
+        self.settings.append(settings)
         for event in super().stream(settings, control, True, resumed):
             if progress or not isinstance(event, Progress):
                 yield event

@@ -68,6 +68,16 @@ def test_a_steered_end_counts_as_a_sentence_where_a_search_has_asked_the_base_mo
     assert runway.ending(replace(finish, error=9), landed)[0] == "bad"
 
 
+def test_an_end_after_a_sentence_said_twice_says_so():
+    finish, unled = presets.opening()[0].finish, RunSettings(prompt="x", method="prompted")
+    for text, wanted in (
+        ("The sky looks blue today. Yes. It does. the sky looks  blue today.", ("", "with a sentence, repeating itself")),
+        ("The sky looks blue today. Yes. Yes. It looks blue by day.", ("good", "with a sentence")),
+    ):
+        ended = replace(finish, reason="eos", text=text, landed=False, error=0)
+        assert runway.ending(ended, unled) == wanted
+
+
 def test_the_runway_comes_with_each_frame_and_the_charts_less_often(monkeypatch):
     now = 100.0
     monkeypatch.setattr(try_it.time, "monotonic", lambda: now)
@@ -119,6 +129,10 @@ def test_the_page_opens_on_the_pair_without_a_click(visit, size):  # noqa: F811
 def test_what_is_pressed_before_the_page_can_answer_is_pressed_once_it_can(visit, held):  # noqa: F811
     visitor = opened(visit)
     page, scripts = visitor.page, []
+    page.click("#try-link")
+    expect(page.locator("#try-link")).to_have_text("Copied")
+    page.fill("#try-prompt textarea", "Describe a forest at night.")
+    page.wait_for_function("localStorage.getItem('length-lab-form-try')?.includes('forest')")
     page.route("**/lab/charts.js", lambda route: scripts.append(route))
     page.reload()
     held.upto(3)
@@ -130,6 +144,7 @@ def test_what_is_pressed_before_the_page_can_answer_is_pressed_once_it_can(visit
     expect(page.locator("#try-link")).to_have_text("Copied")
     expect(page.locator(f"{LED} [data-field=written]")).to_have_text("3 tokens")
     expect(page.locator("#try-go")).not_to_have_class(re.compile("ll-pressed"))
+    assert {settings.prompt for settings in held.settings[-2:]} == {"Describe a forest at night."}
     page.click("#try-stop")
     expect(page.locator("#try-go")).to_be_enabled()
 

@@ -10,8 +10,11 @@ function stored(storage, name, value) {
   } catch { return null; }
 }
 
-// What a form holds while the page opens is not yet the visitor's.
-const keeps = () => { keeping = true; };
+// What a form holds while the page opens is not yet the visitor's, and what is pressed meanwhile waits for it.
+const keeps = () => {
+  keeping = true;
+  answerEarly();
+};
 function keep(place, names, values) {
   if (!keeping) return;
   changed.set(place, Object.fromEntries(names.map((name, i) => [name, values[i]])));

@@ -71,7 +71,7 @@ def test_a_steered_end_counts_as_a_sentence_where_a_search_has_asked_the_base_mo
 def test_an_end_after_a_sentence_said_twice_says_so():
     finish, unled = presets.opening()[0].finish, RunSettings(prompt="x", method="prompted")
     for text, wanted in (
-        ("The sky looks blue today. Yes. It does. the sky looks  blue today.", ("", "with a sentence, repeating itself")),
+        ("The sky looks blue now. Yes. It does. the sky looks  blue now.", ("", "with a sentence, repeating itself")),
         ("The sky looks blue today. Yes. Yes. It looks blue by day.", ("good", "with a sentence")),
     ):
         ended = replace(finish, reason="eos", text=text, landed=False, error=0)

@@ -36,8 +36,8 @@ STYLES = tuple(STATIC / f"{name}.css" for name in ("style", "sight", "sweep", "s
 # In this order: a part may use at once what those before it define.
 PARTS = (
     "loading", "palette", "stream", "drawing", "chart", "table", "response", "clipboard", "figures", "sight", "choice",
-    "waiting", "conversation", "runway", "lesson", "scene", "embed", "present", "measurements", "base", "theme",
-    "address", "tabs", "kept", "dictionary", "language",
+    "waiting", "coming", "conversation", "runway", "lesson", "scene", "embed", "present", "measurements", "base",
+    "theme", "address", "tabs", "kept", "dictionary", "language",
 )
 # What the components and the page's events call.
 NAMES = (
@@ -45,6 +45,7 @@ NAMES = (
     "gone", "refused", "setTheme", "keptTheme", "share", "veil", "tabs", "keep", "keeps", "keptForms", "keepRun",
     "keptRun", "underWay", "saveTexts", "runway", "lesson", "runLesson", "asksFor", "present", "embed", "embeds",
     "measurements", "presses", "conversation", "speak", "speaks", "titled", "worded", "shareForm", "sweeps",
+    "coming",
 )
 # The least target that the flag of a runway can be moved to.
 LEAST = 5

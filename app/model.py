@@ -10,6 +10,7 @@ import gradio as gr
 
 from app import live
 from app.buttons import QUIET
+from app.coming import LOADED
 from app.view import sentence
 from backend.models.capabilities import Capabilities
 from backend.settings import counted
@@ -82,6 +83,10 @@ class ModelChoice:
             }
 
         _, precision, layer, head = self.inputs
+        # Gradio begins events of one change in their order, and each when the one before it has ended.
+        waits = f"(model, precision) => {{ LengthLab.coming('{self.note.elem_id}', model, precision) }}"
+        for changed in (self.model.change, precision.change, self.again.click):
+            changed(None, self.inputs[:2], None, js=waits, **QUIET)
         gr.on(
             [opens, self.model.change, precision.change, self.again.click],
             describe,
@@ -110,7 +115,7 @@ def build(names: Sequence[str], prefix: str = "", layer: int = 0) -> ModelChoice
     names: the allow-list. prefix: of the components' ids. layer: the one watched at first.
     """
     with gr.Row(elem_classes=["ll-model"]):
-        note = live.note("The model is being loaded …", "busy", elem_id=f"{prefix}model-state")
+        note = live.note(LOADED, "busy", elem_id=f"{prefix}model-state")
         again = gr.Button("Try again", size="sm", visible=False, elem_id=f"{prefix}again", min_width=90)
     place: dict[str, Any] = {"min_width": 80, "render": False}
     parts = {

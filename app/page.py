@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from app import completions, embed, kept, languages, live, metrics, presence
+from app import coming, completions, embed, kept, languages, live, metrics, presence
 from app.admission import Admission
 from app.api import described, endpoint
 from app.buttons import QUIET
@@ -179,7 +179,7 @@ def build(
     demo.admits(runs, store, orphans, shares, concurrency)
     demo.routes = [
         *live.routes(), *presence.routes(demo.admission), runs.streams.route, route(), embed.route(), languages.route(),
-        Route(DEEP_LINK, _no_link),
+        coming.route(lambda: lab.models), Route(DEEP_LINK, _no_link),
         *completions.routes(lambda: lab.models.names(), demo.admission),
         metrics.route(lambda: backend.status(), lambda: len(demo.admission.present.sessions)),
         *(screen.routes(room, lambda: demo.reached) if room else []),

@@ -23,6 +23,7 @@ from backend.models import adapters
 from backend.models import pool as module
 from backend.models.capabilities import unsupported
 from backend.models.pool import Loaded, ModelError, Models, allowed
+from backend.models.quantised import quantisation
 
 IDS = torch.tensor([[5, 6, 7, 8, 9, 10]])
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -101,8 +102,8 @@ def test_what_the_fused_path_does_not_cover_is_quantised_by_bitsandbytes(changes
     assert unsupported(llama, CPU) == {
         "int4": "The lab's int4 weights do not cover its size or shape: choose 4bit or int8."
     }
-    assert module._quantisation("int8", CPU, llama) is not None
-    assert module._quantisation("int8", CPU, AutoConfig.for_model("llama", **SMALL)) is None
+    assert quantisation("int8", CPU, llama) is not None
+    assert quantisation("int8", CPU, AutoConfig.for_model("llama", **SMALL)) is None
 
 
 def test_without_bitsandbytes_the_quantised_precisions_say_so(monkeypatch: pytest.MonkeyPatch):

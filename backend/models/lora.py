@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,12 +25,24 @@ OTHERS = ("use_dora", "rank_pattern", "alpha_pattern", "fan_in_fan_out", "lora_b
 
 @dataclass(frozen=True, eq=False)
 class Lora:
-    """parts: down [rank, in] and up [out, rank] in float32, by the module to whose output up · down · x is added.
+    """stored: down [rank, in] and up [out, rank] as its file has them, by the module to whose output
+    scale · up · down · x is added. scales: those that are not 1.
 
     Alike only with itself, copies included: it is never changed.
     """
 
-    parts: Mapping[str, tuple[Tensor, Tensor]]
+    stored: Mapping[str, tuple[Tensor, Tensor]]
+    scales: Mapping[str, float] = field(default_factory=dict)
+
+    def part(self, name: str) -> tuple[Tensor, Tensor]:
+        """down and scale · up of a module in float32, made anew."""
+        down, up = self.stored[name]
+        return down.float(), up.float() * self.scales.get(name, 1.0)
+
+    @cached_property
+    def parts(self) -> Mapping[str, tuple[Tensor, Tensor]]:
+        """Those of all modules; of use where no kernel has a copy of its own."""
+        return {name: self.part(name) for name in self.stored}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Lora:
         return self
@@ -45,25 +58,26 @@ class Lora:
         if not isinstance(alpha := config.get("lora_alpha"), (int, float)):
             raise Refused(f"its lora_alpha is no number: {alpha}")
         tensors = load_file(folder / WEIGHTS)
-        parts = {}
+        stored, scales = {}, {}
         for name in [name.removesuffix(DOWN) for name in tensors if name.endswith(DOWN)]:
-            down, up = tensors.pop(name + DOWN).float(), tensors.pop(name + UP).float()
-            rank = len(down) ** (0.5 if config.get("use_rslora") else 1)
-            parts[name.removeprefix(PREFIX)] = down.to(model.device), (up * (alpha / rank)).to(model.device)
+            down, up = tensors.pop(name + DOWN), tensors.pop(name + UP)
+            module = name.removeprefix(PREFIX)
+            stored[module] = down.to(model.device), up.to(model.device)
+            scales[module] = alpha / len(down) ** (0.5 if config.get("use_rslora") else 1)
         if tensors:
             raise Refused(f"it holds {next(iter(tensors))}, which is no part of a LoRA")
         fitting = dict(linears(model))
-        for name, (down, up) in parts.items():
+        for name, (down, up) in stored.items():
             if name not in fitting:
                 raise Refused(f"the model has no product {name}, or it is its head")
-            found, module = (up.shape[0], down.shape[1]), fitting[name]
-            if found != (module.out_features, module.in_features):
-                raise Refused(f"{name} is {module.out_features} × {module.in_features}, and its LoRA {found}")
-        return cls(parts)
+            found, linear = (up.shape[0], down.shape[1]), fitting[name]
+            if found != (linear.out_features, linear.in_features):
+                raise Refused(f"{name} is {linear.out_features} × {linear.in_features}, and its LoRA {found}")
+        return cls(stored, scales)
 
     def added(self, name: str, x: Tensor, out: Tensor) -> Tensor:
         """out [..., out] of a module with x [..., in], with its part added; rounded once, as peft does."""
-        if name not in self.parts:
+        if name not in self.stored:
             return out
         down, up = self.parts[name]
         return (out + x.float() @ down.T @ up.T).to(out.dtype)

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import torch
 
-from backend.models import embedded, headlines
+from backend.inference.memory import free
+from backend.models import embedded, headlines, hub
 from backend.models.capabilities import (
     Capabilities,
     describe,
@@ -26,10 +27,12 @@ from backend.models.capabilities import (
     writes_of_a_source,
 )
 from backend.models.embedded import BUILDING, ModelError, named
+from backend.models.footprint import footprint
+from backend.models.quantised import pack_by_shape, quantisation
 from backend.settings import Precision
 
 if TYPE_CHECKING:
-    from transformers import BitsAndBytesConfig, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
     from backend.models.lora import Lora
 
@@ -37,10 +40,6 @@ __all__ = ["Capabilities", "Loaded", "ModelError", "Models", "allowed"]
 
 ALLOW_LIST = Path(__file__).parents[2] / "assets" / "models.json"
 KEPT = 3
-HUB_SECONDS = 10
-PACKED_ROWS = 32
-# What a model's files are made of, without copies of the weights in other formats.
-FILES = ["*.json", "*.jinja", "*.model", "*.txt", "model*.safetensors"]
 
 log = logging.getLogger("length_lab")
 
@@ -57,6 +56,24 @@ class Loaded:
     tokenizer: PreTrainedTokenizerBase
     capabilities: Capabilities
     lora: Lora | None = None
+
+
+@dataclass
+class Coming:
+    """A model that is being loaded: bytes of its files that are to be fetched and that have come, and bytes that its
+    weights take in memory; 0 while not known."""
+
+    size: int = 0
+    fetched: int = 0
+    memory: int = 0
+
+    def hears(self, fetched: int, size: int) -> None:
+        """Takes note of bytes that have come, of how many."""
+        self.fetched, self.size = max(fetched, self.fetched), size
+
+
+class TooLarge(MemoryError):
+    """A model's weights take more than is free; it says so."""
 
 
 def allowed(file: Path | None = None, more: Iterable[str] = ()) -> list[str]:
@@ -82,6 +99,7 @@ def _read_names(file: Path) -> list[str]:
 class _Slot:
     lock: threading.Lock = field(default_factory=threading.Lock)
     loaded: Loaded | None = None
+    coming: Coming | None = None
     loras: dict[Path, Lora] = field(default_factory=dict)
 
 
@@ -115,7 +133,11 @@ class Models:
             self._slots.move_to_end(key)
         with slot.lock:
             if slot.loaded is None:
-                slot.loaded = self._load(key)
+                slot.coming = Coming()
+                try:
+                    slot.loaded = self._load(key, slot.coming)
+                finally:
+                    slot.coming = None
             # A decoder's LoRA becomes part of a copy of its own: see `backend/encoder_decoder/model.py`.
             if adapter is None or slot.loaded.capabilities.encoder_decoder:
                 return slot.loaded
@@ -128,22 +150,28 @@ class Models:
         """What a model is and which controls it allows. Raises ModelError as `load` does."""
         return self.load(model, precision).capabilities
 
-    def _load(self, key: tuple[str, str]) -> Loaded:
+    def coming(self, model: str, precision: str = "bf16") -> Coming | None:
+        """How far a model is that is being loaded; None where it is not."""
+        with self._guard:
+            slot = self._slots.get((named(model), precision))
+        return slot.coming if slot else None
+
+    def _load(self, key: tuple[str, str], coming: Coming) -> Loaded:
         """Loads, at the cost of all other models where memory is short; runs that go on keep theirs until they end."""
         try:
-            return _load(*key, lambda: self._make_room(self._kept - 1))
+            return _load(*key, lambda: self._make_room(self._kept - 1), coming)
         except Exception as error:
             if not out_of_memory(error):
                 raise
         self._make_room(0)
         try:
-            return _load(*key, lambda: self._make_room(0))
+            return _load(*key, lambda: self._make_room(0), coming)
         except Exception as error:
             if not out_of_memory(error):
                 raise
+            lacks = str(error) if isinstance(error, TooLarge) else f"'{key[0]}' needs more memory than is free"
             raise ModelError(
-                f"'{key[0]}' needs more memory than is free: choose 4bit or int8, or a smaller model, or wait for "
-                "the runs on other models to end"
+                f"{lacks}: choose 4bit or int8, or a smaller model, or wait for the runs on other models to end"
             ) from error
 
     def _check(self, model: str, precision: str) -> None:
@@ -178,13 +206,13 @@ def out_of_memory(error: BaseException) -> bool:
     return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "DefaultCPUAllocator" in str(error)
 
 
-def _load(name: str, precision: str, make_room: Callable[[], None]) -> Loaded:
+def _load(name: str, precision: str, make_room: Callable[[], None], coming: Coming) -> Loaded:
     """make_room: called when all but the weights is there, so that what is refused before costs no model its place."""
     try:
-        where = _locate(name)
+        where = _locate(name, coming)
         with BUILDING:
             _import()
-            return _read(name, where, precision, make_room)
+            return _read(name, where, precision, make_room, coming)
     except Exception as error:
         if isinstance(error, ModelError) or out_of_memory(error):
             raise
@@ -210,7 +238,9 @@ def _import() -> None:
     )
 
 
-def _read(name: str, where: dict[str, Any], precision: str, make_room: Callable[[], None]) -> Loaded:
+def _read(
+    name: str, where: dict[str, Any], precision: str, make_room: Callable[[], None], coming: Coming
+) -> Loaded:
     from transformers import AutoTokenizer
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -220,9 +250,20 @@ def _read(name: str, where: dict[str, Any], precision: str, make_room: Callable[
         raise ModelError(why)
     _check_sizes(name, config, tokenizer)
     make_room()
+    coming.memory = _check_memory(name, config, precision, device)
     model = _weights(name, where, config, precision, device)
     model.eval().requires_grad_(False)
     return Loaded(model, tokenizer, describe(name, model, precision, reasons))
+
+
+def _check_memory(name: str, config: PreTrainedConfig, precision: str, device: torch.device) -> int:
+    """Bytes that the weights take. TooLarge where they are not free: the system would end the whole process."""
+    fused = device.type == "cpu" and precision != "4bit" and fusable(config)
+    needed, there = footprint(_kind(config), config, stored_precision(config) or precision, fused), free(device)
+    if needed > there:
+        sizes = f"{needed / 1e9:.1f} GB of memory at {precision} and {there / 1e9:.1f} GB are free"
+        raise TooLarge(f"'{name}' takes {sizes}")
+    return needed
 
 
 def _check_sizes(name: str, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -236,7 +277,7 @@ def _check_sizes(name: str, config: PreTrainedConfig, tokenizer: PreTrainedToken
         )
 
 
-def _locate(name: str) -> dict[str, Any]:
+def _locate(name: str, coming: Coming) -> dict[str, Any]:
     """from_pretrained's arguments for where the files are: a folder, the hub, or the hub's cache when offline."""
     source = embedded.source() if name == "embedded" else headlines.place(name)
     common: dict[str, Any] = {"pretrained_model_name_or_path": source, "trust_remote_code": False}
@@ -246,48 +287,16 @@ def _locate(name: str) -> dict[str, Any]:
         raise ModelError("the headline model is not there yet: train it with `make headlines`")
     if Path(source).is_absolute() or source.startswith("."):
         raise ModelError(f"there is no folder '{source}': give one that holds a model saved by transformers")
-    reachable = _reachable(source)
+    reachable = hub.reachable(source)
     if reachable:
-        _fetch(source)
+        hub.fetch(source, coming.hears)
     return common | {"local_files_only": not reachable}
-
-
-def _reachable(repo: str) -> bool:
-    """Whether the hub answers for `repo`; asked once here, because transformers would retry each file for 20 s."""
-    from huggingface_hub import HfApi, try_to_load_from_cache
-    from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
-
-    try:
-        HfApi().model_info(repo, timeout=HUB_SECONDS)
-        return True
-    except GatedRepoError as error:
-        raise ModelError(_gated(repo)) from error
-    except (RepositoryNotFoundError, HFValidationError) as error:
-        raise ModelError(f"the hub has no model '{repo}' that you may see: check the id, or set HF_TOKEN") from error
-    except Exception as error:
-        if isinstance(try_to_load_from_cache(repo, "config.json"), str):
-            return False
-        raise ModelError(
-            f"the hub cannot be reached and '{repo}' is not on this machine: "
-            "check the network, or allow and name a local folder"
-        ) from error
-
-
-def _fetch(repo: str) -> None:
-    """Fetches a model's files into the hub's cache; here, where other models may be loaded meanwhile."""
-    from huggingface_hub import snapshot_download
-
-    snapshot_download(repo, allow_patterns=FILES)
-
-
-def _gated(repo: str) -> str:
-    return f"'{repo}' asks for its licence to be accepted: do so on its page of the hub, then set HF_TOKEN"
 
 
 def config(name: str) -> PreTrainedConfig:
     """A model's config, without its weights. Raises ModelError where it cannot be had or is of no model that writes."""
     try:
-        return _config(name, _locate(name))
+        return _config(name, _locate(name, Coming()))
     except (OSError, ValueError) as error:
         raise error if isinstance(error, ModelError) else ModelError(_unusable(name, error)) from error
 
@@ -301,56 +310,33 @@ def _config(name: str, where: dict[str, Any]) -> PreTrainedConfig:
     return found
 
 
+def _auto(config: PreTrainedConfig) -> Any:
+    from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
+
+    return AutoModelForSeq2SeqLM if writes_of_a_source(config) else AutoModelForCausalLM
+
+
+def _kind(config: PreTrainedConfig) -> Any:
+    """The class of transformers that runs such a model."""
+    return _auto(config)._model_mapping[type(config)]
+
+
 def _weights(
     name: str, where: dict[str, Any], config: PreTrainedConfig, precision: str, device: torch.device
 ) -> PreTrainedModel:
-    from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
-
-    mapping = AutoModelForSeq2SeqLM if writes_of_a_source(config) else AutoModelForCausalLM
     options: dict[str, Any] = {"config": config, "dtype": torch.float32 if precision == "fp32" else torch.bfloat16}
-    kind: Any = mapping._model_mapping[type(config)]
-    if kind._supports_sdpa:
+    if _kind(config)._supports_sdpa:
         options["attn_implementation"] = "sdpa"
-    if quantisation := _quantisation(precision, device, config):
-        options["quantization_config"] = quantisation
+    if quantised := quantisation(precision, device, config):
+        options["quantization_config"] = quantised
     if device.type == "cuda":
         options["device_map"] = {"": device}
-    loaded: Any = mapping.from_pretrained(**where, **options, output_loading_info=True)
+    loaded: Any = _auto(config).from_pretrained(**where, **options, output_loading_info=True)
     model, report = loaded
-    _pack_by_shape(model)
+    pack_by_shape(model)
     if report["missing_keys"] or report["mismatched_keys"]:
         raise ModelError(f"'{name}' lacks some of its weights: {_remedy(name)}")
     return model
-
-
-def _quantisation(precision: str, device: torch.device, config: PreTrainedConfig) -> BitsAndBytesConfig | None:
-    from transformers import BitsAndBytesConfig
-
-    if stored_precision(config):
-        return None
-    if precision == "4bit":
-        return BitsAndBytesConfig(
-            load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16
-        )
-    # On the CPU the engine packs int8 weights itself where it can: bitsandbytes' product is slower there than bf16.
-    if precision == "int8" and (device.type == "cuda" or not fusable(config)):
-        return BitsAndBytesConfig(load_in_8bit=True)
-    return None
-
-
-def _pack_by_shape(model: PreTrainedModel) -> None:
-    """Keeps 4-bit weights of other widths from the layout that bitsandbytes has for CPUs with AVX512-BF16.
-
-    It packs rows by PACKED_ROWS and needs whole blocks along a row, and fails at the first token where there are none.
-    """
-    if model.device.type != "cpu" or not getattr(model, "is_loaded_in_4bit", False):
-        return
-    from bitsandbytes.nn import Linear4bit
-
-    for layer in model.modules():
-        if isinstance(layer, Linear4bit):
-            whole = layer.in_features % layer.weight.blocksize == 0 and layer.out_features % PACKED_ROWS == 0
-            layer.support_avx512bf16_for_cpu = layer.support_avx512bf16_for_cpu and whole
 
 
 def _lora(adapter: Path, model: PreTrainedModel) -> Lora:
@@ -371,7 +357,7 @@ def _unusable(name: str, error: Exception) -> str:
     from huggingface_hub.errors import GatedRepoError
 
     if isinstance(error, GatedRepoError) or isinstance(error.__cause__, GatedRepoError):
-        return _gated(name)
+        return hub.gated(name)
     # What cannot be imported is no fault of the model's files.
     remedy = "start the lab again" if isinstance(error, ImportError) else _remedy(name)
     return f"'{name}' could not be loaded ({type(error).__name__}: {_first_line(error)}): {remedy}"

@@ -59,15 +59,15 @@ class Adapted(NamedTuple):
 def joined(lora: Lora, adapted: Adapted) -> Joined:
     """What an adapter adds to these projections."""
     modules, outs, inputs = adapted
-    ranks = [lora.parts[name][0].shape[0] for names in modules for name in names if name in lora.parts]
+    ranks = [len(lora.stored[name][0]) for names in modules for name in names if name in lora.stored]
     rank, ends = max(ranks, default=0), tuple(accumulate(outs))
     # The type is always named: while another thread loads a model, the default is that model's.
     down = torch.zeros(len(modules), len(outs) * rank, inputs, dtype=torch.float32)
     up = torch.zeros(len(modules), rank, sum(outs), dtype=torch.float32)
     for layer, names in enumerate(modules):
         for part, name in enumerate(names):
-            if name in lora.parts:
-                lower, upper = lora.parts[name]
+            if name in lora.stored:
+                lower, upper = lora.part(name)
                 own = len(lower)
                 down[layer, part * rank : part * rank + own] = lower
                 up[layer, :own, ends[part] - outs[part] : ends[part]] = upper.T

@@ -17,6 +17,7 @@ from app.api import described, endpoint
 from app.buttons import QUIET
 from app.classroom import joining, screen
 from app.classroom.room import Room
+from app.freed import Freed
 from app.orphans import Orphans
 from app.packed import Packed
 from app.presence import Presence
@@ -78,11 +79,12 @@ class Page(gr.Blocks):
     def admits(self, runs: Runs, store: Store, orphans: Orphans, shares: Shares, concurrency: int) -> None:
         """Puts a queue with limits in the place of Gradio's."""
         self.store, self.orphans, self._sessions = store, orphans, Sessions()
-        runs.orphaned = orphans.keep
+        runs.orphaned, freed = orphans.keep, Freed(runs)
 
         def tidies(owners: set[str]) -> None:
             store.tidy(owners)
             orphans.tidy()
+            freed.tidy()
 
         self.queue(api_open=False)
         self._queue = Admission(self, shares, concurrency, runs, self._sessions.forget, tidies)

@@ -142,11 +142,12 @@ class Run:
 
 class Runs:
     """Who is running what. A session is Gradio's hash of an open page, or a program's; nobody can reach the run of
-    another, and a run without a session is nobody's. ended: hears the session and the views of each that ends;
-    orphaned: hears of each that ended because its page was lost."""
+    another, and a run without a session is nobody's. finished: how many have ended so far. ended: hears the session
+    and the views of each that ends; orphaned: hears of each that ended because its page was lost."""
 
     def __init__(self, ended: Callable[[str | None, Sequence[Any]], None] = lambda session, views: None) -> None:
         self.streams = Streams()
+        self.finished = 0
         self._ended = ended
         self.orphaned: Callable[[Run], None] = lambda run: None
         self._runs: list[Run] = []
@@ -216,6 +217,7 @@ class Runs:
                 control.stop()
                 with self._lock:
                     self._runs.remove(run)
+                    self.finished += 1
                 run.delivered.set()
                 self._ended(run.session, run.views)
                 if run.lost:

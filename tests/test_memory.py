@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import random
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reading import IDS, run
 
+from app.freed import Freed
+from app.runs import Runs
 from backend import Finish, Lab, RunSettings
 from backend.inference import chunks
+from backend.inference.control import Control
 from backend.inference.kv_cache import FramedCache, Shape
 from backend.inference.memory import Memory
 from backend.inference.pages import zeros
@@ -170,3 +174,35 @@ def test_pages_are_zeros_of_their_own(dtype):
     assert torch.equal(one, torch.zeros(2, 3, 4, dtype=dtype))
     one += 1
     assert not other.any() and zeros((2, 0, 4), dtype, torch.device("cpu")).shape == (2, 0, 4)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory that is held is read from /proc")
+def test_what_runs_have_freed_goes_back_to_the_system_once_runs_have_ended():
+    """Messages of many streams lie between one another: what is freed of them is not the end of any arena."""
+
+    def held() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    runs = Runs()
+    freed = Freed(runs)
+
+    def leaves() -> list[bytes]:
+        return [bytes(3000) for _ in range(60_000)][::200]
+
+    kept: list[Any] = []
+    threads = [threading.Thread(target=lambda: kept.append(leaves())) for _ in range(4)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    before = held()
+    freed.tidy()
+    assert held() > before - 2**24
+    with runs.started(None, Control(), "api"):
+        pass
+    freed.tidy()
+    assert held() < before - 2**26 and len(kept) == 4
+    with runs.started(None, Control(), "api"):
+        pass
+    kept.clear()
+    before = held()
+    freed.tidy()
+    assert held() > before - 2**24

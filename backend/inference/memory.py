@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
 import threading
 from functools import cache
 from pathlib import Path
@@ -49,6 +51,12 @@ def free(device: torch.device) -> int:
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     return min(_available(), cgroup.memory())
+
+
+def give_back() -> None:
+    """Gives memory that was freed back to the system, of which allocators keep much."""
+    if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):
+        trim(0)
 
 
 def _available() -> int:

@@ -1,12 +1,10 @@
 """Models by name: which are allowed, how they are loaded, and the few that stay in memory."""
 from __future__ import annotations
 
-import ctypes
 import gc
 import json
 import logging
 import os
-import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
@@ -16,7 +14,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import torch
 
-from backend.inference.memory import free
+from backend.inference.memory import free, give_back
 from backend.models import embedded, headlines, hub
 from backend.models.capabilities import (
     Capabilities,
@@ -194,11 +192,9 @@ class Models:
 
 
 def _return_memory() -> None:
-    """Gives the memory of what was let go of back to the system, of which allocators keep much."""
     gc.collect()
     torch.cuda.empty_cache()
-    if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):
-        trim(0)
+    give_back()
 
 
 def out_of_memory(error: BaseException) -> bool:

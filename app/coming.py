@@ -25,10 +25,9 @@ def words(coming: Coming) -> str:
 def route(models: Callable[[], Models]) -> Route:
     """Where a page asks: words, or null where no such model is being loaded in this process."""
 
-    async def respond(request: Request) -> Response:
+    def respond(request: Request) -> Response:
         asked = request.query_params
         coming = models().coming(asked.get("model", ""), asked.get("precision", ""))
         return JSONResponse(words(coming) if coming else None, headers={"Cache-Control": "no-store"})
 
     return Route("/lab/coming", respond)
-

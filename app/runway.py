@@ -13,7 +13,7 @@ from backend.methods import methods
 from backend.settings import RunSettings, counted
 from backend.steps import Finish
 from backend.text.sentences import final, sentences
-from backend.text.units import tolerance
+from backend.text.units import tolerance, words
 
 # A sentence of fewer words may well be said twice: 'Yes.'
 SAID = 4
@@ -65,8 +65,8 @@ def ending(finish: Finish, settings: RunSettings) -> tuple[str, str]:
 
 
 def _repeats(text: str) -> bool:
-    """Whether one of its sentences, word for word, is there twice."""
-    said = [words for sentence in sentences(text) if len(words := tuple(sentence.casefold().split())) >= SAID]
+    """Whether one of its sentences, word for word, is there twice; lines of tables, lists and code are none."""
+    said = [" ".join(each.casefold().split()) for each in sentences(text) if final(each) and words(each) >= SAID]
     return len(set(said)) < len(said)
 
 

@@ -16,8 +16,9 @@ HALF, REST = 12_000_000, 1.0
 
 
 @contextmanager
-def serving(repo: str, folder: Path) -> Iterator[str]:
-    """The address of a hub that has the files of a folder; it rests for REST seconds HALF way through a large one."""
+def serving(repo: str, folder: Path, lists: bool = True) -> Iterator[str]:
+    """The address of a hub that has the files of a folder; it rests for REST seconds HALF way through a large one.
+    lists: whether it says which files there are."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -31,7 +32,10 @@ def serving(repo: str, folder: Path) -> Iterator[str]:
         def _answers(self, whole: bool) -> None:
             path = self.path.split("?")[0]
             file = folder / path.removeprefix(f"/{repo}/resolve/{COMMIT}/").removeprefix(f"/{repo}/resolve/main/")
-            if path.startswith(f"/api/models/{repo}/tree"):
+            if not lists and "/tree" in path:
+                self.send_response(500)
+                self._ends({}, 0)
+            elif path.startswith(f"/api/models/{repo}/tree"):
                 files = [{"type": "file", "path": each.name, "size": each.stat().st_size, "oid": each.name}
                          for each in folder.iterdir()]  # fmt: skip
                 self._sends(json.dumps(files).encode(), {"Content-Type": "application/json"})
@@ -65,7 +69,9 @@ def serving(repo: str, folder: Path) -> Iterator[str]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -17,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reading import IDS, run
 
-from app.freed import Freed
+from app import freed as freed_module
+from app.freed import EVERY, Freed
 from app.runs import Runs
 from backend import Finish, Lab, RunSettings
 from backend.inference import chunks
@@ -29,6 +30,9 @@ from backend.inference.scheduler import PASSING, Scheduler
 from backend.positions import LambdaWindow, Plain
 from backend.positions.dynamic_pic import DynamicPic
 from backend.positions.naive_pic import NaivePic
+
+# Bytes that differ between two looks at the memory of a process, and those of what is let go of here.
+FEW, MANY = 2**24, 2**26
 
 
 class Nothing:
@@ -177,7 +181,7 @@ def test_pages_are_zeros_of_their_own(dtype):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory that is held is read from /proc")
-def test_what_runs_have_freed_goes_back_to_the_system_once_runs_have_ended():
+def test_what_runs_have_freed_goes_back_to_the_system_once_runs_have_ended(monkeypatch: pytest.MonkeyPatch):
     """Messages of many streams lie between one another: what is freed of them is not the end of any arena."""
 
     def held() -> int:
@@ -190,19 +194,25 @@ def test_what_runs_have_freed_goes_back_to_the_system_once_runs_have_ended():
         return [bytes(3000) for _ in range(60_000)][::200]
 
     kept: list[Any] = []
-    threads = [threading.Thread(target=lambda: kept.append(leaves())) for _ in range(4)]
-    [thread.start() for thread in threads]
-    [thread.join() for thread in threads]
-    before = held()
+    now = 100.0
+    monkeypatch.setattr(freed_module.time, "monotonic", lambda: now)
+
+    def let_go() -> int:
+        """Leaves holes of all sizes behind, and what is held with them."""
+        threads = [threading.Thread(target=lambda: kept.append(leaves())) for _ in range(4)]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+        return held()
+
+    before = let_go()
     freed.tidy()
-    assert held() > before - 2**24
+    assert held() > before - FEW
     with runs.started(None, Control(), "api"):
         pass
     freed.tidy()
-    assert held() < before - 2**26 and len(kept) == 4
-    with runs.started(None, Control(), "api"):
-        pass
-    kept.clear()
-    before = held()
-    freed.tidy()
-    assert held() > before - 2**24
+    assert held() < before - MANY
+    # Once more, a while later, and then not before another run has ended.
+    for later, given_back in ((1.0, False), (EVERY, True), (EVERY, False)):
+        before, now = let_go(), now + later
+        freed.tidy()
+        assert (held() < before - MANY) == given_back and (held() > before - FEW) != given_back

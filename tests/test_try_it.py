@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from playwright.sync_api import expect
@@ -73,6 +74,8 @@ def test_an_end_after_a_sentence_said_twice_says_so():
     for text, wanted in (
         ("The sky looks blue now. Yes. It does. the sky looks  blue now.", ("", "with a sentence, repeating itself")),
         ("The sky looks blue today. Yes. Yes. It looks blue by day.", ("good", "with a sentence")),
+        ("天空看起来是蓝色的。是的。天空看起来是蓝色的。", ("", "with a sentence, repeating itself")),
+        ("| a | b |\n| --- | --- |\n\n| c | d |\n| --- | --- |\n\nThese are two tables.", ("good", "with a sentence")),
     ):
         ended = replace(finish, reason="eos", text=text, landed=False, error=0)
         assert runway.ending(ended, unled) == wanted
@@ -126,15 +129,20 @@ def test_the_page_opens_on_the_pair_without_a_click(visit, size):  # noqa: F811
     assert box["y"] + box["height"] <= size["height"]
 
 
-def test_what_is_pressed_before_the_page_can_answer_is_pressed_once_it_can(visit, held):  # noqa: F811
-    visitor = opened(visit)
-    page, scripts = visitor.page, []
+def reloading(visit) -> tuple[Any, list[Any]]:  # noqa: F811
+    """A page that is loaded anew and whose script has not come yet; the browser has kept a forest for its prompt."""
+    page, scripts = opened(visit).page, []
     page.click("#try-link")
     expect(page.locator("#try-link")).to_have_text("Copied")
     page.fill("#try-prompt textarea", "Describe a forest at night.")
     page.wait_for_function("localStorage.getItem('length-lab-form-try')?.includes('forest')")
     page.route("**/lab/charts.js", lambda route: scripts.append(route))
     page.reload()
+    return page, scripts
+
+
+def test_what_is_pressed_before_the_page_can_answer_is_pressed_once_it_can(visit, held):  # noqa: F811
+    page, scripts = reloading(visit)
     held.upto(3)
     for name in ("link", "link", "go"):
         page.click(f"#try-{name}")
@@ -145,6 +153,23 @@ def test_what_is_pressed_before_the_page_can_answer_is_pressed_once_it_can(visit
     expect(page.locator(f"{LED} [data-field=written]")).to_have_text("3 tokens")
     expect(page.locator("#try-go")).not_to_have_class(re.compile("ll-pressed"))
     assert {settings.prompt for settings in held.settings[-2:]} == {"Describe a forest at night."}
+    page.click("#try-stop")
+    expect(page.locator("#try-go")).to_be_enabled()
+
+
+def test_what_is_typed_while_the_page_opens_stays_though_the_browser_kept_something_else(visit, held):  # noqa: F811
+    page, scripts = reloading(visit)
+    held.upto(3)
+    page.click("#try-prompt textarea")
+    page.keyboard.press("Control+A")
+    page.keyboard.type("Describe a lake.")
+    page.click("#try-go")
+    for script in scripts:
+        script.continue_()
+    expect(page.locator(f"{LED} [data-field=written]")).to_have_text("3 tokens")
+    expect(page.locator("#try-prompt textarea")).to_have_value("Describe a lake.")
+    assert {settings.prompt for settings in held.settings[-2:]} == {"Describe a lake."}
+    page.wait_for_function("localStorage.getItem('length-lab-form-try')?.includes('lake')")
     page.click("#try-stop")
     expect(page.locator("#try-go")).to_be_enabled()
 

@@ -43,14 +43,17 @@ class Memory:
 @cache
 def memory(device: torch.device) -> Memory:
     """What all models on a device share."""
-    return Memory(int(SHARE * free(device)))
+    there = free(device)
+    return Memory(int(SHARE * (UNKNOWN if there is None else there)))
 
 
-def free(device: torch.device) -> int:
-    """Bytes that nobody uses now: of a GPU, or of the machine and of the container's share in it."""
+def free(device: torch.device) -> int | None:
+    """Bytes that nobody uses now: of a GPU, or of the machine and of the container's share in it; None where the system
+    does not say."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    return min(_available(), cgroup.memory())
+    there = _available()
+    return None if there is None else min(there, cgroup.memory())
 
 
 def give_back() -> None:
@@ -59,9 +62,9 @@ def give_back() -> None:
         trim(0)
 
 
-def _available() -> int:
+def _available() -> int | None:
     try:
         lines = dict(line.split(":") for line in _MEMINFO.read_text().splitlines())
         return int(lines["MemAvailable"].split()[0]) * 1024
     except (OSError, KeyError, ValueError):
-        return UNKNOWN
+        return None

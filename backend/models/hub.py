@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ FILES = ["*.json", "*.jinja", "*.model", "*.txt", "model*.safetensors"]
 SPARE = 200_000_000
 # Hears how many bytes have come, of how many.
 Hears = Callable[[int, int], object]
+# One fetch of a model at a time: of two, each would count the same bytes as its own.
+_fetching: dict[str, threading.Lock] = {}
 
 
 def reachable(repo: str) -> bool:
@@ -44,14 +47,24 @@ def fetch(repo: str, hears: Hears) -> None:
     """Fetches the files of a model that the hub's cache lacks. ModelError where the disk has no place for them."""
     from huggingface_hub import snapshot_download
 
-    # With `dry_run` it answers what it would fetch.
-    planned: Any = snapshot_download(repo, allow_patterns=FILES, dry_run=True)
-    missing = sum(file.file_size for file in planned if file.will_download)
-    if not missing:
-        return
-    _check_disk(repo, missing)
-    hears(0, missing)
-    snapshot_download(repo, allow_patterns=FILES, tqdm_class=_bar(missing, hears))
+    with _fetching.setdefault(repo, threading.Lock()):
+        missing = _missing(repo)
+        if missing:
+            _check_disk(repo, missing)
+            hears(0, missing)
+        snapshot_download(repo, allow_patterns=FILES, tqdm_class=_bar(missing, hears))
+
+
+def _missing(repo: str) -> int:
+    """Bytes that are to be fetched; 0 where the hub does not say, and its cache may do."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import DryRunError
+
+    try:
+        planned: Any = snapshot_download(repo, allow_patterns=FILES, dry_run=True, tqdm_class=_bar(0, lambda *_: None))
+    except DryRunError:
+        return 0
+    return sum(file.file_size for file in planned if file.will_download)
 
 
 def gated(repo: str) -> str:
@@ -60,6 +73,7 @@ def gated(repo: str) -> str:
 
 
 def _check_disk(repo: str, missing: int) -> None:
+    """ModelError where the disk of the hub's cache has no place for so many bytes."""
     from huggingface_hub.constants import HF_HUB_CACHE
 
     cache = Path(HF_HUB_CACHE)
@@ -83,7 +97,7 @@ def _bar(size: int, hears: Hears) -> type[Any]:
 
         def update(self, n: float | None = 1) -> bool | None:
             self.n += n or 0
-            if self._of_bytes:
+            if self._of_bytes and size:
                 hears(min(int(self.n), size), size)
             return None
 

@@ -26,7 +26,7 @@ OTHERS = ("use_dora", "rank_pattern", "alpha_pattern", "fan_in_fan_out", "lora_b
 @dataclass(frozen=True, eq=False)
 class Lora:
     """stored: down [rank, in] and up [out, rank] as its file has them, by the module to whose output
-    scale · up · down · x is added. scales: those that are not 1.
+    scale · up · down · x is added. scales: 1 where none is named.
 
     Alike only with itself, copies included: it is never changed.
     """

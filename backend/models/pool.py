@@ -4,11 +4,13 @@ from __future__ import annotations
 import gc
 import json
 import logging
+import math
 import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -38,6 +40,7 @@ __all__ = ["Capabilities", "Loaded", "ModelError", "Models", "allowed"]
 
 ALLOW_LIST = Path(__file__).parents[2] / "assets" / "models.json"
 KEPT = 3
+SMALLER = "choose a lower precision or a smaller model"
 
 log = logging.getLogger("length_lab")
 
@@ -59,7 +62,7 @@ class Loaded:
 @dataclass
 class Coming:
     """A model that is being loaded: bytes of its files that are to be fetched and that have come, and bytes that its
-    weights take in memory; 0 while not known."""
+    weights will take in memory; 0 while not known."""
 
     size: int = 0
     fetched: int = 0
@@ -68,10 +71,6 @@ class Coming:
     def hears(self, fetched: int, size: int) -> None:
         """Takes note of bytes that have come, of how many."""
         self.fetched, self.size = max(fetched, self.fetched), size
-
-
-class TooLarge(MemoryError):
-    """A model's weights take more than is free; it says so."""
 
 
 def allowed(file: Path | None = None, more: Iterable[str] = ()) -> list[str]:
@@ -98,6 +97,7 @@ class _Slot:
     lock: threading.Lock = field(default_factory=threading.Lock)
     loaded: Loaded | None = None
     coming: Coming | None = None
+    memory: int = 0
     loras: dict[Path, Lora] = field(default_factory=dict)
 
 
@@ -131,9 +131,9 @@ class Models:
             self._slots.move_to_end(key)
         with slot.lock:
             if slot.loaded is None:
-                slot.coming = Coming()
+                slot.coming = coming = Coming()
                 try:
-                    slot.loaded = self._load(key, slot.coming)
+                    slot.loaded, slot.memory = self._load(key, coming), coming.memory
                 finally:
                     slot.coming = None
             # A decoder's LoRA becomes part of a copy of its own: see `backend/encoder_decoder/model.py`.
@@ -149,27 +149,27 @@ class Models:
         return self.load(model, precision).capabilities
 
     def coming(self, model: str, precision: str = "bf16") -> Coming | None:
-        """How far a model is that is being loaded; None where it is not."""
-        with self._guard:
-            slot = self._slots.get((named(model), precision))
+        """How far a model is that is being loaded, by its name on the list; None where it is not."""
+        slot = self._slots.get((model, precision))
         return slot.coming if slot else None
 
     def _load(self, key: tuple[str, str], coming: Coming) -> Loaded:
         """Loads, at the cost of all other models where memory is short; runs that go on keep theirs until they end."""
+        room = partial(self._make_room, key)
         try:
-            return _load(*key, lambda: self._make_room(self._kept - 1), coming)
+            return _load(*key, room, coming)
         except Exception as error:
             if not out_of_memory(error):
                 raise
-        self._make_room(0)
+        self._let_go(0)
         try:
-            return _load(*key, lambda: self._make_room(0), coming)
+            return _load(*key, room, coming)
         except Exception as error:
             if not out_of_memory(error):
                 raise
-            lacks = str(error) if isinstance(error, TooLarge) else f"'{key[0]}' needs more memory than is free"
             raise ModelError(
-                f"{lacks}: choose 4bit or int8, or a smaller model, or wait for the runs on other models to end"
+                f"'{key[0]}' needs more memory than is free: choose a lower precision or a smaller model, or wait for "
+                "the runs on other models to end"
             ) from error
 
     def _check(self, model: str, precision: str) -> None:
@@ -181,7 +181,28 @@ class Models:
         if precision not in get_args(Precision):
             raise ModelError(f"there is no precision '{precision}': choose one of {', '.join(get_args(Precision))}")
 
-    def _make_room(self, kept: int) -> None:
+    def _make_room(self, key: tuple[str, str], needed: int, device: torch.device) -> None:
+        """Lets go of models beyond those kept, and of as many more as hold the memory that is needed, but of none where
+        all of it is too little: that is refused, as the system would end the whole process."""
+        if (there := free(device)) is not None and needed > there:
+            _return_memory()
+            there = free(device)
+        with self._guard:
+            held = [slot.memory for slot in self._slots.values() if slot.loaded is not None]
+        kept = min(self._kept - 1, len(held))
+        if there is not None:
+            if needed > there + sum(held):
+                raise ModelError(f"{_takes(key, needed, there + sum(held))} can be had: {SMALLER}")
+            while kept and needed > there + sum(held[: len(held) - kept]):
+                kept -= 1
+        self._let_go(kept)
+        if there is not None and needed > (there := free(device) or 0):
+            raise ModelError(
+                f"{_takes(key, needed, there)} are free: {SMALLER}, or wait for the runs on other models to end"
+            )
+
+    def _let_go(self, kept: int) -> None:
+        """Of all models but those that were asked for last."""
         with self._guard:
             held = [key for key, slot in self._slots.items() if slot.loaded is not None]
             spare = held[: max(0, len(held) - kept)]
@@ -191,7 +212,13 @@ class Models:
             _return_memory()
 
 
+def _takes(key: tuple[str, str], needed: int, there: int) -> str:
+    needs, has = math.ceil(needed / 1e8) / 10, math.floor(there / 1e8) / 10
+    return f"'{key[0]}' takes {needs} GB of memory at {key[1]} and {has} GB"
+
+
 def _return_memory() -> None:
+    """Of what was let go of, and of what PyTorch keeps for itself, to the system."""
     gc.collect()
     torch.cuda.empty_cache()
     give_back()
@@ -202,7 +229,7 @@ def out_of_memory(error: BaseException) -> bool:
     return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "DefaultCPUAllocator" in str(error)
 
 
-def _load(name: str, precision: str, make_room: Callable[[], None], coming: Coming) -> Loaded:
+def _load(name: str, precision: str, make_room: Callable[[int, torch.device], None], coming: Coming) -> Loaded:
     """make_room: called when all but the weights is there, so that what is refused before costs no model its place."""
     try:
         where = _locate(name, coming)
@@ -235,7 +262,7 @@ def _import() -> None:
 
 
 def _read(
-    name: str, where: dict[str, Any], precision: str, make_room: Callable[[], None], coming: Coming
+    name: str, where: dict[str, Any], precision: str, make_room: Callable[[int, torch.device], None], coming: Coming
 ) -> Loaded:
     from transformers import AutoTokenizer
 
@@ -245,21 +272,17 @@ def _read(
     if why := reasons.get(precision):
         raise ModelError(why)
     _check_sizes(name, config, tokenizer)
-    make_room()
-    coming.memory = _check_memory(name, config, precision, device)
+    coming.memory = _needed(config, precision, device)
+    make_room(coming.memory, device)
     model = _weights(name, where, config, precision, device)
     model.eval().requires_grad_(False)
     return Loaded(model, tokenizer, describe(name, model, precision, reasons))
 
 
-def _check_memory(name: str, config: PreTrainedConfig, precision: str, device: torch.device) -> int:
-    """Bytes that the weights take. TooLarge where they are not free: the system would end the whole process."""
+def _needed(config: PreTrainedConfig, precision: str, device: torch.device) -> int:
+    """Bytes that the weights will take."""
     fused = device.type == "cpu" and precision != "4bit" and fusable(config)
-    needed, there = footprint(_kind(config), config, stored_precision(config) or precision, fused), free(device)
-    if needed > there:
-        sizes = f"{needed / 1e9:.1f} GB of memory at {precision} and {there / 1e9:.1f} GB are free"
-        raise TooLarge(f"'{name}' takes {sizes}")
-    return needed
+    return footprint(_kind(config), config, stored_precision(config) or precision, fused)
 
 
 def _check_sizes(name: str, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> None:

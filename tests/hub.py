@@ -33,7 +33,7 @@ def serving(repo: str, folder: Path, lists: bool = True) -> Iterator[str]:
             path = self.path.split("?")[0]
             file = folder / path.removeprefix(f"/{repo}/resolve/{COMMIT}/").removeprefix(f"/{repo}/resolve/main/")
             if not lists and "/tree" in path:
-                self.send_response(500)
+                self.send_response(403)
                 self._ends({}, 0)
             elif path.startswith(f"/api/models/{repo}/tree"):
                 files = [{"type": "file", "path": each.name, "size": each.stat().st_size, "oid": each.name}

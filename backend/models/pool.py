@@ -40,7 +40,6 @@ __all__ = ["Capabilities", "Loaded", "ModelError", "Models", "allowed"]
 
 ALLOW_LIST = Path(__file__).parents[2] / "assets" / "models.json"
 KEPT = 3
-SMALLER = "choose a lower precision or a smaller model"
 
 log = logging.getLogger("length_lab")
 
@@ -192,13 +191,19 @@ class Models:
         kept = min(self._kept - 1, len(held))
         if there is not None:
             if needed > there + sum(held):
-                raise ModelError(f"{_takes(key, needed, there + sum(held))} can be had: {SMALLER}")
+                takes, has = _gigabytes(needed, there + sum(held))
+                raise ModelError(
+                    f"'{key[0]}' takes {takes} GB of memory at {key[1]} and {has} GB can be had: choose a lower precision "
+                    "or a smaller model"
+                )
             while kept and needed > there + sum(held[: len(held) - kept]):
                 kept -= 1
         self._let_go(kept)
         if there is not None and needed > (there := free(device) or 0):
+            takes, has = _gigabytes(needed, there)
             raise ModelError(
-                f"{_takes(key, needed, there)} are free: {SMALLER}, or wait for the runs on other models to end"
+                f"'{key[0]}' takes {takes} GB of memory at {key[1]} and {has} GB are free: choose a lower precision or a "
+                "smaller model, or wait for the runs on other models to end"
             )
 
     def _let_go(self, kept: int) -> None:
@@ -212,9 +217,9 @@ class Models:
             _return_memory()
 
 
-def _takes(key: tuple[str, str], needed: int, there: int) -> str:
-    needs, has = math.ceil(needed / 1e8) / 10, math.floor(there / 1e8) / 10
-    return f"'{key[0]}' takes {needs} GB of memory at {key[1]} and {has} GB"
+def _gigabytes(needed: int, there: int) -> tuple[float, float]:
+    """Of what is needed no less, and of what is there no more."""
+    return math.ceil(needed / 1e8) / 10, math.floor(there / 1e8) / 10
 
 
 def _return_memory() -> None:

@@ -193,8 +193,8 @@ class Models:
             if needed > there + sum(held):
                 takes, has = _gigabytes(needed, there + sum(held))
                 raise ModelError(
-                    f"'{key[0]}' takes {takes} GB of memory at {key[1]} and {has} GB can be had: choose a lower precision "
-                    "or a smaller model"
+                    f"'{key[0]}' takes {takes} GB of memory at {key[1]} and {has} GB can be had: choose a lower "
+                    "precision or a smaller model"
                 )
             while kept and needed > there + sum(held[: len(held) - kept]):
                 kept -= 1
@@ -202,8 +202,8 @@ class Models:
         if there is not None and needed > (there := free(device) or 0):
             takes, has = _gigabytes(needed, there)
             raise ModelError(
-                f"'{key[0]}' takes {takes} GB of memory at {key[1]} and {has} GB are free: choose a lower precision or a "
-                "smaller model, or wait for the runs on other models to end"
+                f"'{key[0]}' takes {takes} GB of memory at {key[1]} and {has} GB are free: choose a lower precision "
+                "or a smaller model, or wait for the runs on other models to end"
             )
 
     def _let_go(self, kept: int) -> None:

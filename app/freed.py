@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from app.runs import Runs
-from backend.inference.memory import give_back
+from backend.system_memory import give_back
 
 # Seconds between two times: while memory is given back, who allocates waits for some milliseconds.
 EVERY = 10.0

@@ -13,7 +13,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar
 
 from app.frames import Frame, Stream, Streams
-from backend.inference.cgroup import cores
+from backend.cgroup import cores
 
 Event = TypeVar("Event")
 SLOWEST = 0.33

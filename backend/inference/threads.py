@@ -11,7 +11,7 @@ Values set in the environment win.
 
 import os
 
-from backend.inference.cgroup import cores, usable
+from backend.cgroup import cores, usable
 
 os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 if cores() < usable():

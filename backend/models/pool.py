@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import torch
 
-from backend.inference.memory import free, give_back
 from backend.models import embedded, headlines, hub
 from backend.models.capabilities import (
     Capabilities,
@@ -30,6 +29,7 @@ from backend.models.embedded import BUILDING, ModelError, named
 from backend.models.footprint import footprint
 from backend.models.quantised import pack_by_shape, quantisation
 from backend.settings import Precision
+from backend.system_memory import free, give_back
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from backend.inference import cgroup, memory
+from backend import cgroup, system_memory
 
 
 @pytest.fixture
@@ -54,20 +54,20 @@ def test_a_group_around_the_own_one_binds_too(group):
 def test_memory_is_what_is_left_and_what_files_take_that_may_go(group, monkeypatch, tmp_path):
     stat = "anon 1500000\ninactive_file 400000"
     group("pod/box", memory_max="5000000", memory_current="2000000", memory_stat=stat)
-    assert cgroup.memory() == 3_400_000 == memory.free(torch.device("cpu"))
+    assert cgroup.memory() == 3_400_000 == system_memory.free(torch.device("cpu"))
     group("pod/box", memory_current="5400001")
     assert cgroup.memory() == 0
     group("pod/box", memory_max="max")
-    assert memory.free(torch.device("cpu")) > 10**8
-    monkeypatch.setattr(memory, "_MEMINFO", tmp_path / "none")
-    assert memory.free(torch.device("cpu")) is None
+    assert system_memory.free(torch.device("cpu")) > 10**8
+    monkeypatch.setattr(system_memory, "_MEMINFO", tmp_path / "none")
+    assert system_memory.free(torch.device("cpu")) is None
 
 
 @pytest.mark.skipif(cgroup.usable() < 2, reason="needs two processors, to grant one of them")
 def test_torch_starts_as_many_threads_as_are_granted(tmp_path):
     (tmp_path / "cpu.max").write_text("100000 100000\n")
     program = (
-        f"from pathlib import Path; from backend.inference import cgroup; cgroup.ROOT = Path({str(tmp_path)!r}); "
+        f"from pathlib import Path; from backend import cgroup; cgroup.ROOT = Path({str(tmp_path)!r}); "
         "import importlib, backend.inference.threads as threads; importlib.reload(threads); "
         "import torch; print(torch.get_num_threads())"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,8 @@ from backend.text.units import tolerance, words
 
 # A sentence of fewer words may well be said twice: 'Yes.'
 SAID = 4
+# A list's number or mark, and all else before the first letter.
+BEFORE = re.compile(r"^[\W\d_]+")
 # The runway is so many times as long as the target, and grows by halves of it where a run goes further.
 SPAN = 1.5
 POINTS = 160
@@ -65,8 +68,10 @@ def ending(finish: Finish, settings: RunSettings) -> tuple[str, str]:
 
 
 def _repeats(text: str) -> bool:
-    """Whether one of its sentences, word for word, is there twice; lines of tables, lists and code are none."""
-    said = [" ".join(each.casefold().split()) for each in sentences(text) if final(each) and words(each) >= SAID]
+    """Whether one of its sentences, word for word, is there twice, be it as a list's points; lines of tables and code
+    are none."""
+    said = [" ".join(BEFORE.sub("", each).casefold().split()) for each in sentences(text) if final(each)]
+    said = [each for each in said if words(each) >= SAID]
     return len(set(said)) < len(said)
 
 

@@ -74,6 +74,8 @@ def test_an_end_after_a_sentence_said_twice_says_so():
     for text, wanted in (
         ("The sky looks blue now. Yes. It does. the sky looks  blue now.", ("", "with a sentence, repeating itself")),
         ("The sky looks blue today. Yes. Yes. It looks blue by day.", ("good", "with a sentence")),
+        ("1. It keeps you away from harm.\n2. It keeps you away from harm.", ("", "with a sentence, repeating itself")),
+        ("1. It keeps you away from harm.\n2. It keeps you away from home.", ("good", "with a sentence")),
         ("天空看起来是蓝色的。是的。天空看起来是蓝色的。", ("", "with a sentence, repeating itself")),
         ("| a | b |\n| --- | --- |\n\n| c | d |\n| --- | --- |\n\nThese are two tables.", ("good", "with a sentence")),
     ):

@@ -49,21 +49,23 @@ def fetch(repo: str, hears: Hears) -> None:
 
     with _fetching.setdefault(repo, threading.Lock()):
         missing = _missing(repo)
+        if missing == 0:
+            return
         if missing:
             _check_disk(repo, missing)
             hears(0, missing)
-        snapshot_download(repo, allow_patterns=FILES, tqdm_class=_bar(missing, hears))
+        snapshot_download(repo, allow_patterns=FILES, tqdm_class=_bar(missing or 0, hears))
 
 
-def _missing(repo: str) -> int:
-    """Bytes that are to be fetched; 0 where the hub does not say, and its cache may do."""
+def _missing(repo: str) -> int | None:
+    """Bytes that are to be fetched; None where the hub does not say, and its cache may do."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import DryRunError
 
     try:
         planned: Any = snapshot_download(repo, allow_patterns=FILES, dry_run=True, tqdm_class=_bar(0, lambda *_: None))
     except DryRunError:
-        return 0
+        return None
     return sum(file.file_size for file in planned if file.will_download)
 
 

@@ -35,6 +35,11 @@ from backend.positions.naive_pic import NaivePic
 FEW, MANY = 2**24, 2**26
 
 
+def held() -> int:
+    """Bytes of memory that this process has, as Linux counts them."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 class Nothing:
     """Reads nothing."""
 
@@ -148,9 +153,6 @@ def test_chunks_are_all_of_a_prompt_and_become_no_dearer(first: int, count: int,
 def test_a_cache_lies_in_memory_as_far_as_it_is_written_and_leaves_nothing_behind():
     shape = Shape(30, 3, 64, torch.bfloat16, torch.device("cpu"))
 
-    def held() -> int:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
     gc.collect()
     before = held()
     cache = FramedCache(shape, Plain(), None, 8192)
@@ -183,9 +185,6 @@ def test_pages_are_zeros_of_their_own(dtype):
 @pytest.mark.skipif(sys.platform != "linux", reason="memory that is held is read from /proc")
 def test_what_runs_have_freed_goes_back_to_the_system_once_runs_have_ended(monkeypatch: pytest.MonkeyPatch):
     """Messages of many streams lie between one another: what is freed of them is not the end of any arena."""
-
-    def held() -> int:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
     runs = Runs()
     freed = Freed(runs)

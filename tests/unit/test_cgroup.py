@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from backend import cgroup, system_memory
+from backend.inference import memory
 
 
 @pytest.fixture
@@ -61,6 +62,8 @@ def test_memory_is_what_is_left_and_what_files_take_that_may_go(group, monkeypat
     assert system_memory.free(torch.device("cpu")) > 10**8
     monkeypatch.setattr(system_memory, "_MEMINFO", tmp_path / "none")
     assert system_memory.free(torch.device("cpu")) is None
+    # Of what is not known the caches take a share none the less.
+    assert memory.memory.__wrapped__(torch.device("cpu")).total == memory.SHARE * memory.UNKNOWN
 
 
 @pytest.mark.skipif(cgroup.usable() < 2, reason="needs two processors, to grant one of them")

@@ -9,10 +9,17 @@ from lm_eval import simple_evaluate
 
 from backend.__main__ import main
 from backend.evaluation.experiments import experiments
-from backend.evaluation.signalled import CHOICES, SignalledLM, subjects, summaries
+from backend.evaluation.signalled import CHOICES, SETS, SignalledLM, subjects, summaries
 from backend.inference.embedding import SignalContext, attach, signalling
 from backend.methods.signal import SignalSettings
 from backend.models import adapters
+
+
+def keep(rows, folder):
+    """The rows as the folder of the data sets holds them, the last one in both files."""
+    for name, part in zip(SETS, (rows, rows[-1:]), strict=True):
+        (folder / name).write_text("\n".join(map(json.dumps, part)))
+
 
 LDPE = SignalSettings("ldpe", 0.5, 0.05, (1, 50))
 
@@ -65,7 +72,7 @@ def test_an_adapter_for_long_texts_is_read_plainly_and_as_trained():
 
 def test_summaries_have_one_right_answer(tmp_path):
     rows = [{"abstract": f"We do {n}.", "tldr": f"About {n}."} for n in range(8)]
-    (tmp_path / "scitldr_test.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    keep(rows, tmp_path)
     task = summaries(tmp_path, 8, tmp_path / "t.json")
     documents = list(task.test_docs())
     assert len(documents) == 8
@@ -86,7 +93,7 @@ def test_what_is_missing_is_said(capsys, tmp_path):
 @pytest.mark.scale
 def test_answered_questions_make_a_question_long_without_its_own_answer(tmp_path, models):
     rows = [{"abstract": f"We do {n}.", "tldr": f"About {n}."} for n in range(8)]
-    (tmp_path / "scitldr_test.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    keep(rows, tmp_path)
     read: dict[int, list[str]] = {}
     for shots in (0, 3):
         task, case = summaries(tmp_path, 8, tmp_path / "t.json"), SignalledLM(models.load("embedded"), None)
@@ -104,7 +111,7 @@ def test_answered_questions_make_a_question_long_without_its_own_answer(tmp_path
 @pytest.mark.scale
 def test_a_stopped_run_goes_on_and_another_request_is_refused(tmp_path, in_lab):
     rows = [{"abstract": f"We do {n}.", "tldr": f"About {n}."} for n in range(8)]
-    (tmp_path / "scitldr_test.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    keep(rows, tmp_path)
     experiment = experiments["multiple_choice"]
 
     def asked(before, **request):

@@ -1,7 +1,7 @@
 """lm-evaluation-harness on a model whose continuations are read under a signal or a position policy.
 
-Its own tasks come from the hub; 'summaries' is made of scitldr_test.jsonl: of four one-sentence summaries, which is
-that of the abstract?
+Its own tasks come from the hub; 'summaries' is made of scitldr_dev.jsonl and scitldr_test.jsonl, which nothing was
+trained on: of four one-sentence summaries, which is that of the abstract?
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from backend.refused import Refused
 from backend.settings import Method
 from backend.training.data import SUMMARISE
 
-SUMMARIES = "summaries"
+SUMMARIES, SETS = "summaries", ("scitldr_test.jsonl", "scitldr_dev.jsonl")
 CHOICES = 4
 
 
@@ -86,11 +86,13 @@ class SignalledLM(HFLM):
         return cache, self.runner.read(torch.tensor(context), cache, signal=signal)
 
 
-def summaries(folder: Path, count: int, scratch: Path) -> ConfigurableTask:
-    """The task 'summaries' over `count` abstracts; writes its documents to `scratch`."""
-    rows = jsonlines.read(folder / "scitldr_test.jsonl", "abstract", "tldr")[:count]
+def summaries(folder: Path, count: int | None, scratch: Path) -> ConfigurableTask:
+    """The task 'summaries' over `count` abstracts, or all; writes its documents to `scratch`."""
+    known = [row for name in SETS for row in jsonlines.read(folder / name, "abstract", "tldr")]
+    # Some abstracts share a summary: another's would be right too.
+    rows = [*{row["tldr"]: row for row in known}.values()][:count]
     if len(rows) < CHOICES:
-        raise Refused(f"{folder / 'scitldr_test.jsonl'} has {len(rows)} rows: give at least {CHOICES}")
+        raise Refused(f"{folder} has {len(rows)} abstracts in {' and '.join(SETS)}: give at least {CHOICES}")
     order, documents = random.Random(0), []
     for row in rows:
         others = order.sample([other["tldr"] for other in rows if other is not row], CHOICES - 1)

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from backend.evaluation.card import UNEQUAL, Card
+from backend.evaluation.card import PROMPTS, Card
 from backend.evaluation.experiment import Case, Experiment, ModelFlags, Plan, Results, Row, Say
-from backend.evaluation.markdown import figure, listed, percent
+from backend.evaluation.markdown import UNKNOWN, estimate, figure, percent, points, table, verdict
+from backend.measures.bootstrap import Bounded, difference
 from backend.methods import methods
 from backend.record.results import counted
 from backend.refused import Refused
@@ -28,6 +29,13 @@ if TYPE_CHECKING:
     from backend.evaluation.signalled import Subject
     from backend.models.pool import Models
 
+# Of the harness: right by the sum of log-likelihoods, and by that over the characters of the choice.
+MEASURES = ("acc", "acc_norm")
+WORDS = """
+Summaries: of four one-sentence summaries, which is that of the abstract? Chance is 25 %. With the countdown each choice
+is read with its own length as the target, as it would be written. By length: log-likelihood over characters, by which
+the verdict is. Points are beside the model itself on the same questions.
+""".strip()
 SHIPPED = "backend evaluate multiple_choice --data {data} --method"
 
 
@@ -40,18 +48,12 @@ class MultipleChoice(Experiment):
     rows = "accuracy"
     key = ("model",)
     needs = ("lm_eval",)
-    withdrawn = f"{UNEQUAL}, and at most 80 questions were asked"
-    recipe = (
-        f"{SHIPPED} ldpe orpe pre --limit 24 {{more}}",
-        f"{SHIPPED} sft sft_ntk sft_dynamic --limit 24 {{more}}",
-        f"{SHIPPED} sft sft_ntk sft_dynamic --limit 80 --shots 5 --out assets/results/harness_pic_sft_shots.json "
-        "{more}",
-    )
+    recipe = (f"{SHIPPED} ldpe orpe pre {{more}}", f"{SHIPPED} sft sft_ntk sft_dynamic {{more}}")
 
     class Options(ModelFlags):
         method: tuple[Method, ...] = Field(description="whose adapters")
         task: tuple[str, ...] = Field((), description="tasks of lm-evaluation-harness")
-        data: Path | None = Field(None, description="folder with scitldr_test.jsonl, for the task 'summaries'")
+        data: Path | None = Field(None, description="folder of the data sets, for the task 'summaries'")
         limit: int | None = Field(None, ge=1, description="documents of each task, or all")
         shots: int = Field(0, ge=0, description="answered questions before each")
 
@@ -76,32 +78,53 @@ class MultipleChoice(Experiment):
         return Plan(common, [Case((each.name,), partial(_accuracies, options, models, each, say)) for each in asked])
 
     def card(self, results: Results) -> Card:
-        rows = [
-            [row["model"], row["task"], figure(row["documents"]), percent(row.get("acc"))]
-            for result in results.values()
-            for row in result["accuracy"]
-        ]
-        return Card(listed(["model", "task", "documents", "accuracy"], rows))
+        rows = []
+        for result in results.values():
+            base: dict[str, Row] = {}
+            rows += [_line(row, base.setdefault(row["task"], row)) for row in result["accuracy"]]
+        columns = ["model", "task", "questions", "accuracy", "points more", "by length", "points more", "distinguished"]
+        asked = max(row["documents"] for result in results.values() for row in result["accuracy"])
+        return Card(f"{WORDS}\n\n{table(columns, rows)}", few="" if asked >= PROMPTS else f"{asked} questions")
+
+
+def _line(row: Row, base: Row) -> list[str]:
+    """A row of the card: both accuracies, and each beside the model itself, which is the first of its task."""
+    cells = [row["model"], row["task"], figure(row["documents"])]
+    gains = [_gain(row, base, measure) for measure in MEASURES]
+    for measure, gain in zip(MEASURES, gains, strict=True):
+        cells += [percent(row.get(measure)), estimate(gain, row["documents"], "questions", points)]
+    return [*cells, verdict(gains[-1], "more", "fewer", 0.0) if gains[-1].known else UNKNOWN]
+
+
+def _gain(row: Row, base: Row, measure: str) -> Bounded:
+    ours, theirs = (list(map(int, each.get(f"right_{measure}", ""))) for each in (row, base))
+    known = row is not base and len(ours) == len(theirs)
+    return difference(ours, theirs) if known else Bounded(None)
 
 
 def _accuracies(options: MultipleChoice.Options, models: Models, subject: Subject, say: Say) -> Iterator[Row]:
-    """A row a task of one model to ask."""
+    """A row a task of one model to ask; which of its questions it got right, in their order, as '1' and '0'."""
     from lm_eval import simple_evaluate
 
     from backend.evaluation.signalled import summaries
 
     with tempfile.TemporaryDirectory() as scratch:
-        own = [summaries(options.data, options.limit or 200, Path(scratch) / "t.json")] if options.data else []
+        own = [summaries(options.data, options.limit, Path(scratch) / "t.json")] if options.data else []
         found = simple_evaluate(
             subject.load(models, options.model), tasks=[*own, *options.task], limit=options.limit,
-            num_fewshot=options.shots, apply_chat_template=True, bootstrap_iters=0,
+            num_fewshot=options.shots, apply_chat_template=True, bootstrap_iters=0, log_samples=True,
         )  # fmt: skip
     assert found is not None
     for task, measures in found["results"].items():
         kept = {key.split(",")[0]: round(v, 4) for key, v in measures.items() if isinstance(v, float)}
+        asked = sorted(found["samples"][task], key=lambda sample: sample["doc_id"])
+        right = {
+            f"right_{measure}": "".join(str(int(sample[measure])) for sample in asked)
+            for measure in MEASURES if measure in kept
+        }  # fmt: skip
         documents = found["n-samples"][task]
         row = {"model": subject.name, "task": task, "documents": documents["effective"], **kept}
         say(json.dumps(row))
         why = f"past --limit {options.limit}"
         say(counted(f"{subject.name}, {task}", "documents", documents["original"], documents["effective"], why))
-        yield row
+        yield row | right

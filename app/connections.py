@@ -24,6 +24,9 @@ MOST_FILES = 8_192
 BACKLOG = 256
 # Seconds that answers have to end by themselves once the server is closed.
 GRACE = 2
+# Seconds that a connection may rest between two requests: longer than browsers' tools and proxies (60) keep theirs, or
+# they would send the next request into one that is just being closed.
+REST = 75
 
 
 class Connections:
@@ -122,6 +125,7 @@ def bound(server: Server, limits: Limits) -> None:
     connections = Connections(limits)
     server.config.http_protocol_class = partial(Connection, connections)  # type: ignore[assignment]
     server.config.timeout_graceful_shutdown = GRACE
+    server.config.timeout_keep_alive = REST
     for listening in server.servers:
         listening.get_loop().call_soon_threadsafe(_listen, listening, min(BACKLOG, max(1, connections.most // 4)))
 

@@ -71,6 +71,14 @@ def test_a_server_is_bounded_where_another_loop_is_installed_too(monkeypatch):
     assert isinstance(loop, asyncio.SelectorEventLoop)
 
 
+def test_a_connection_rests_for_longer_than_clients_and_proxies_keep_theirs(port):
+    # httpx gives up a connection that rested for 5 s, as uvicorn does by itself: what it sent meanwhile is lost.
+    with connected(port, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n") as connection:
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 200")
+        time.sleep(6)
+        assert not closed(connection) and connections.REST > 60
+
+
 def until(holds: Callable[[], bool], patience: float = 60) -> None:
     end = time.monotonic() + patience
     while not holds():

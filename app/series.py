@@ -38,9 +38,9 @@ class RunSeries:
     read, 0 where a response is written.
 
     Of every step: context, the tokens read so far, and attended, the keys that its last token saw; entropy, an array
-    [layers], the mean over heads in nats; logits, the newest, and extremes, the lowest and highest of all since their
-    layer and head are watched. states: rows [d] of the first layer, at state_positions. All but the first two may be
-    missing.
+    [layers], the mean over heads in nats; sinks, an array [layers], the share of attention on the first tokens; logits,
+    the newest, and extremes, the lowest and highest of all since their layer and head are watched. states: rows [d] of
+    the first layer, at state_positions. All but the first two may be missing.
 
     Of a response: produced is in the unit of the settings' goal; target likewise (None while nothing steers the
     length). p_model: the model's own p, before penalty, decay and temperature; None in old files. thinking: whether the
@@ -63,6 +63,7 @@ class RunSeries:
     context: list[int] = field(default_factory=list)
     attended: list[int] = field(default_factory=list)
     entropy: list[np.ndarray] = field(default_factory=list)
+    sinks: list[np.ndarray] = field(default_factory=list)
     states: list[np.ndarray] = field(default_factory=list)
     state_positions: list[int] = field(default_factory=list)
     logits: Logits | None = None
@@ -113,6 +114,8 @@ class RunSeries:
         self.attended.append(event.attended)
         if event.entropy is not None:
             self.entropy.append(event.entropy.mean(axis=1, dtype=np.float32))
+        if event.sinks is not None:
+            self.sinks.append(event.sinks)
         if event.logits is not None:
             self._see(event.logits)
         if isinstance(event, Step):

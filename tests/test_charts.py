@@ -66,7 +66,8 @@ def step(index: int, text: str = " word", goal: int | None = 100, rng: np.random
         goal=goal, wanted=goal, remaining=None if goal is None else goal - index, seconds=index / 50, reading=reading,
         logits=logits if index % 4 == 1 else None, state=rng.normal(size=WIDTH).astype(np.float16),
         entropy=np.linspace(0.2, 0.9, LAYERS)[:, None] * np.full(HEADS, math.log(context)),
-        looked=np.array([0.1, 0.2, 0.3, 0.3, 0.1]), source=SOURCE if index == 1 else None,
+        sinks=np.linspace(0.2, 0.8, LAYERS), looked=np.array([0.1, 0.2, 0.3, 0.3, 0.1]),
+        source=SOURCE if index == 1 else None,
     )  # fmt: skip
 
 
@@ -91,7 +92,8 @@ def chunk(position: int, tokens: int = 512) -> Chunk:
     entropy = np.full((LAYERS, HEADS), 1.5, np.float32)
     nll = np.full(tokens, 2.0, np.float32)
     return Chunk(
-        position, nll, 1.0, 100.0, position * 1024, entropy, position, step(1).logits, states, positions
+        position, nll, 1.0, 100.0, position * 1024, entropy, position, step(1).logits, states, positions,
+        np.linspace(0.2, 0.8, LAYERS),
     )
 
 
@@ -203,9 +205,9 @@ def test_a_colour_may_be_seen_through():
 def test_each_tab_shows_its_charts_in_order():
     ordered: dict[Tab, list[str]] = {
         "try": ["p_eos", "entropy", "logits"],
-        "generate": ["length", "entropy", "logits", "states", "positions", "mask"],
-        "compare": ["length", "p_eos", "entropy", "logits", "states", "positions"],
-        "long": ["loglikelihood", "entropy", "logits", "states", "throughput", "cache_memory"],
+        "generate": ["length", "entropy", "logits", "sinks", "states", "positions", "mask"],
+        "compare": ["length", "p_eos", "entropy", "logits", "sinks", "states", "positions"],
+        "long": ["loglikelihood", "entropy", "logits", "sinks", "states", "throughput", "cache_memory"],
     }
     for tab, names in ordered.items():
         assert [chart.name for chart in shown(tab) if chart.name in names] == names

@@ -19,7 +19,7 @@ from backend.models import embedded as embedded_files
 from backend.models.pool import Loaded, Models
 from backend.positions import Plain, policy_of
 from backend.settings import RunSettings, Watch
-from backend.steps import Logits, Step
+from backend.steps import SINKS, Logits, Step
 
 PROMPT = 16
 
@@ -27,6 +27,11 @@ PROMPT = 16
 def entropies(weights: Tensor) -> np.ndarray:
     """−Σ p ln p over the last dimension."""
     return -torch.special.xlogy(weights.double(), weights.double()).sum(-1).numpy()
+
+
+def on_the_first(weights: Tensor) -> np.ndarray:
+    """Share [layers] of attention weights [layers, heads, keys] on the first tokens, mean over heads."""
+    return weights[..., :SINKS].double().sum(-1).mean(-1).numpy()
 
 
 def check_bins(found: Logits, scores: np.ndarray, distance: np.ndarray, atol: float) -> None:
@@ -92,6 +97,7 @@ def test_probes_equal_eager_attention(exact: bool, embedded_fp32: Loaded, eager:
             run_it.read(ids[t : t + 1], cache, probe)
             np.testing.assert_allclose(probe.decoded(), entropies(weights[:, :, t, : t + 1]), rtol=0, atol=1e-4)
             np.testing.assert_allclose(probe.states([-1])[0], first[t], rtol=2e-3, atol=2e-3)
+        np.testing.assert_allclose(probe.sinks(cache), on_the_first(weights[:, :, t, : t + 1]), rtol=0, atol=1e-4)
         for layer, head in ((0, 0), (13, 4), (29, 8)):
             expected = own_scores(eager, seen.hidden_states[layer], layer)[head, t, : t + 1].numpy()
             check_bins(probe.logits(cache, layer, head), expected, t - np.arange(t + 1.0), 1e-3)
@@ -121,6 +127,8 @@ def test_probes_equal_the_reference(family: str, name: str, tiny):
     probing = run(tiny(family))
     probe, cache, decoded = look(probing, asked, False)
     np.testing.assert_allclose(np.stack(decoded), expected[PROMPT:].numpy(), rtol=0, atol=1e-4)
+    last = torch.stack([layer[:, -1].softmax(-1) for layer in scores])
+    np.testing.assert_allclose(probe.sinks(cache), on_the_first(last), rtol=0, atol=1e-4)
     distance = reference.distances(len(IDS), asked)[-1].numpy()
     for layer, head in ((0, 0), (2, 3)):
         check_bins(probe.logits(cache, layer, head), scores[layer][head, -1].numpy(), distance, 1e-3)
@@ -144,6 +152,8 @@ def test_what_the_prompts_rows_show_equals_the_reference(name: str, whole: bool,
     found, attended = probe.prefilled()
     np.testing.assert_allclose(found, expected[rows].numpy(), rtol=0, atol=1e-4)
     assert attended.tolist() == [sum(reference.sees(t, j, asked) for j in range(t + 1)) for t in rows]
+    last = torch.stack([layer[:, -1].softmax(-1) for layer in scores])
+    np.testing.assert_allclose(probe.sinks(cache), on_the_first(last), rtol=0, atol=1e-4)
     distance = reference.distances(PROMPT, asked, PROMPT if whole else 0)[-1].numpy()
     check_bins(probe.logits(cache, 1, 2), scores[1][2, -1].numpy(), distance, 1e-3)
 

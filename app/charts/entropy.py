@@ -44,7 +44,7 @@ def _alone(run: RunSeries) -> Chart:
     context, ceiling, values = table(run)
     layers = values.shape[1]
     watched = min(run.settings.watch.layer, layers - 1)
-    shown = sorted({int(i) for i in np.linspace(0, layers - 1, min(LAYERS, layers)).round()} | {watched})
+    shown = shown_layers(layers, watched)
     data = [drawing.line(context, ceiling, "@ink", "ceiling ln(attended)", width=1.4, dash="dash")]
     for layer in shown:
         colour = layer_colour(layer / max(1, layers - 1))
@@ -113,6 +113,11 @@ def table(run: RunSeries) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         attended = np.concatenate([reading.attended, attended])
         values = np.concatenate([reading.entropy.mean(axis=2), values])
     return context, drawing.rounded(np.log(np.maximum(attended, 1)), 3), drawing.rounded(values, 3)
+
+
+def shown_layers(layers: int, watched: int) -> list[int]:
+    """A few layers of all depths, and the one that is watched."""
+    return sorted({int(i) for i in np.linspace(0, layers - 1, min(LAYERS, layers)).round()} | {watched})
 
 
 def layer_colour(depth: float) -> str:

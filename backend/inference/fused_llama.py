@@ -48,7 +48,8 @@ class Part:
 
 
 class Short:
-    """The parts of a chunk whose attention is compiled. Their entropies and last queries are kept for probes."""
+    """The parts of a chunk whose attention is compiled. Of their scores entropies, log-sum-exps and last queries are
+    kept for probes."""
 
     def __init__(self, parts: Sequence[Part], layers: int, heads: int):
         self.parts = parts
@@ -58,7 +59,7 @@ class Short:
         self._ends = np.cumsum([part.rows.stop - part.rows.start for part in parts])
         self._queries = np.empty((count, 1, heads, width), np.float32)
         self._last = np.empty((len(parts), layers, 1, heads, width), np.float32)
-        self._entropy = np.empty((layers, count, heads), np.float32)
+        self._entropy, self._lse = (np.empty((layers, count, heads), np.float32) for _ in range(2))
 
     @classmethod
     def of(cls, parts: Sequence[Part], layers: int, heads: int) -> Short | None:
@@ -69,7 +70,7 @@ class Short:
         """qkv [n, heads + 2·kv heads, width] → mixed [n, heads, width]."""
         chunks.attended(
             torch.get_num_threads(), layer, norms, self._pasts, self._rows, stored(qkv), self._queries, stored(mixed),
-            self._entropy[layer],
+            self._entropy[layer], self._lse[layer],
         )  # fmt: skip
         self._last[:, layer] = self._queries[self._ends - 1]
 
@@ -81,7 +82,8 @@ class Short:
                 count = part.rows.stop - part.rows.start
                 found = end - count + np.array(part.probe.sampled(count))
                 entropy = self._entropy[:, found].transpose(1, 0, 2)
-                part.probe.chunk(*map(torch.from_numpy, (entropy, queries, seen[found])))
+                kept = entropy, self._lse[:, end - 1], queries, seen[found]
+                part.probe.chunk(*map(torch.from_numpy, kept))
 
 
 @dataclass(frozen=True)
@@ -232,9 +234,10 @@ class Fused:
             if probe is not None:
                 pieces = where.pieces[where.pieces_from[row] : where.pieces_from[row + 1]]
                 groups = int(where.turned_from[row + 1] - where.turned_from[row])
-                found = work.entropy[row], work.queries[row, :, :groups], work.first[row : row + 1]
-                entropy, queries, first = map(torch.from_numpy, found)
-                probe.token(entropy, queries, first, int((pieces[:, 1] - pieces[:, 0]).sum()))
+                found = work.entropy[row], work.lse[row], work.queries[row, :, :groups], work.first[row : row + 1]
+                attended = int((pieces[:, 1] - pieces[:, 0]).sum())
+                entropy, lse, queries, first = map(torch.from_numpy, found)
+                probe.token(entropy, lse, queries, first, attended)
         return torch.from_numpy(work.x)
 
     @torch.inference_mode()

@@ -15,7 +15,7 @@ from torch import Tensor
 from backend.inference.kv_cache import FramedCache
 from backend.inference.prefill_attention import within
 from backend.settings import Watch
-from backend.steps import Logits
+from backend.steps import SINKS, Logits
 
 EDGES = np.unique(np.concatenate([np.arange(-0.5, 8), np.geomspace(8.5, 200_000, 56)]))
 SAMPLED_ROWS = 8
@@ -29,6 +29,16 @@ def entropy(scores: Tensor) -> Tensor:
     weights = shifted.exp()
     total = weights.sum(-1)
     return (total.log() - weights.mul_(shifted).sum(-1) / total).clamp_min(0)
+
+
+def positions(cache: FramedCache) -> np.ndarray:
+    """Positions in the text of the last row's keys, in the order in which attention joins its scores."""
+    chunk = cache.chunk
+    assert chunk is not None
+    if chunk.unframed:
+        return np.arange(len(chunk.rows))
+    found = [piece for group in cache.policy.groups for piece in chunk.pieces.get(group, ())]
+    return np.concatenate([np.arange(piece.first, piece.first + piece.hi - piece.lo) for piece in found])
 
 
 def distances(cache: FramedCache) -> np.ndarray:
@@ -74,6 +84,7 @@ class Probe:
         self._rows: dict[int, Tensor] = {}
         self._state: Tensor | None = None
         self._entropy: Tensor | None = None
+        self._lse: Tensor | None = None
         self._queries: Tensor | None = None
         self._attended = torch.zeros(1, dtype=torch.int64)
 
@@ -83,16 +94,17 @@ class Probe:
         self._attended = torch.tensor([scores.shape[-1]])
         self._rows.pop(layer, None)
 
-    def token(self, entropy: Tensor, queries: Tensor, state: Tensor, attended: int) -> None:
-        """Take a query decoded by the kernels, which keep no scores: entropy [layers, heads]; queries [layers, groups,
-        heads, width] as they met the keys of each group; the first layer's output [1, width]; number of keys seen."""
-        self.chunk(entropy[None], queries, torch.tensor([attended]))
+    def token(self, entropy: Tensor, lse: Tensor, queries: Tensor, state: Tensor, attended: int) -> None:
+        """Take a query decoded by the kernels, which keep no scores: entropy and log-sum-exp [layers, heads]; queries
+        [layers, groups, heads, width] as they met the keys of each group; the first layer's output [1, width]; number
+        of keys seen."""
+        self.chunk(entropy[None], lse, queries, torch.tensor([attended]))
         self._state = state
 
-    def chunk(self, entropy: Tensor, queries: Tensor, attended: Tensor) -> None:
+    def chunk(self, entropy: Tensor, lse: Tensor, queries: Tensor, attended: Tensor) -> None:
         """Likewise a short chunk's sampled rows: entropy [rows, layers, heads], attended [rows]; the last one's
-        queries."""
-        self._entropy, self._queries, self._attended = entropy, queries, attended
+        log-sum-exp and queries."""
+        self._entropy, self._lse, self._queries, self._attended = entropy, lse, queries, attended
         self._one.clear()
         self._rows.clear()
 
@@ -130,6 +142,34 @@ class Probe:
         layer, head = min(layer, self.layers - 1), min(head, self.heads - 1)
         scores = self._one[layer][head] if self._one else self._scores(cache, layer, head)
         return by_distance(scores.float().cpu().numpy(), distances(cache), layer, head)
+
+    def sinks(self, cache: FramedCache) -> np.ndarray:
+        """Share of the last row's attention on the text's first SINKS tokens [layers], mean over heads."""
+        if not self._one:
+            return self._share_of_sinks(cache).mean(-1).numpy()
+        scores = torch.stack([self._one[i] for i in range(self.layers)]).float()
+        first = torch.from_numpy(np.flatnonzero(positions(cache) < SINKS)).to(scores.device)
+        shares = (scores[..., first] - scores.logsumexp(-1, keepdim=True)).exp().sum(-1)
+        return shares.mean(-1).cpu().numpy()
+
+    def _share_of_sinks(self, cache: FramedCache) -> Tensor:
+        """That share [layers, heads] of a query decoded by the kernels, from the first keys as they still stand."""
+        chunk, kv_heads = cache.chunk, cache.shape.heads
+        assert chunk is not None and self._queries is not None and self._lse is not None
+        found = torch.zeros(self.layers, kv_heads, self.heads // kv_heads)
+        lse = self._lse.view(found.shape)[..., None]
+        for index, group in enumerate(chunk.groups):
+            queries = self._queries[:, index].reshape(*found.shape, -1)
+            for piece in chunk.pieces.get(group, ()):
+                hi = min(piece.hi, piece.lo + SINKS - piece.first)
+                if hi > piece.lo:
+                    keys = torch.stack([cache.keys(layer, piece.lo, hi).float() for layer in range(self.layers)])
+                    scores = queries @ keys.transpose(-1, -2) * cache.shape.width**-0.5
+                    if piece.spans is not None:
+                        seen = within(piece.spans[-1:], piece.hi - piece.lo, scores.device)[0, : hi - piece.lo]
+                        scores[..., ~seen] = -math.inf
+                    found += (scores - lse).exp().sum(-1)
+        return found.flatten(1)
 
     def _scores(self, cache: FramedCache, layer: int, head: int) -> Tensor:
         """One head's scores [keys] of a query decoded by the kernels, from the keys as they still stand."""

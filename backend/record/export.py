@@ -18,15 +18,17 @@ FORMULA_STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 
 
 def csv_table(steps: Sequence[Step]) -> str:
-    """One row a token: its numbers, then the mean entropy of each layer in nats (empty without probes)."""
+    """One row a token: its numbers, then of each layer the mean entropy in nats and the share of attention on the first
+    four tokens (empty without probes)."""
     table = io.StringIO()
     writer = csv.writer(table)
     layers = max((len(step.entropy) for step in steps if step.entropy is not None), default=0)
-    writer.writerow([*COLUMNS, *(f"entropy_layer_{layer}" for layer in range(layers))])
+    writer.writerow([*COLUMNS, *(f"{name}_layer_{layer}" for name in ("entropy", "sinks") for layer in range(layers))])
     for step in steps:
         cells = [guarded(getattr(step, name)) for name in COLUMNS]
-        entropy = [""] * layers if step.entropy is None else [f"{h:.4g}" for h in step.entropy.mean(axis=1)]
-        writer.writerow(cells + entropy)
+        for of_layers in (None if step.entropy is None else step.entropy.mean(axis=1), step.sinks):
+            cells += [""] * layers if of_layers is None else [f"{number:.4g}" for number in of_layers]
+        writer.writerow(cells)
     return table.getvalue()
 
 

@@ -115,12 +115,20 @@ def _shares(value: Any) -> np.ndarray:
     return array
 
 
+def _parts(value: Any) -> np.ndarray:
+    array = _numbers(value)
+    if array.ndim != 1 or not array.size or array.min() < 0 or array.max() > MOST_SHARES:
+        raise ValueError("the shares of attention on the first tokens are numbers from 0 to 1, one a layer")
+    return array
+
+
 def _by_size(array: np.ndarray) -> Any:
     return _packed(array) if array.size > LIST_UP_TO or not array.size else _listed(array)
 
 
 Entropies = Annotated[np.ndarray, PlainValidator(_entropies), PlainSerializer(_by_size)]
 Shares = Annotated[np.ndarray, PlainValidator(_shares), PlainSerializer(_by_size)]
+Parts = Annotated[np.ndarray, PlainValidator(_parts), PlainSerializer(_by_size)]
 States = Annotated[np.ndarray, PlainValidator(_state), PlainSerializer(_packed)]
 Bins = Annotated[np.ndarray, PlainValidator(_numbers), PlainSerializer(_listed)]
 Integers = Annotated[np.ndarray, PlainValidator(_integers), PlainSerializer(np.ndarray.tolist)]
@@ -236,6 +244,7 @@ class StepRecord(Record):
     source: tuple[str, ...] | None = None
     alternatives: Annotated[tuple[AlternativeRecord, ...], Field(max_length=MAX_ALTERNATIVES)] | None = None
     chosen: bool | None = None
+    sinks: Parts | None = None
 
     @model_validator(mode="after")
     def _models_own_is_whole(self) -> StepRecord:
@@ -364,6 +373,7 @@ class TraceRecord(Record):
             raise ValueError("the seconds fall from token to token")
         known = [self.capabilities.get(name) for name in ("layers", "heads", "width")]
         _agree("entropies", known[:2], [a.shape[-2:] for a in self._entropies()])
+        _agree("shares of attention", known[:1], [s.sinks.shape for s in self.steps if s.sinks is not None])
         _agree("states", known[2:], [a.shape[-1:] for a in self._states()])
         return self
 

@@ -232,8 +232,10 @@ def merged(partial, members, out):
 
 
 @compiled
-def spread(partial, members, entropy):
-    """Entropy [heads] of the softmax in nats: ln Σe^s − Σp·s."""
+def spread(partial, members, entropy, lse):
+    """Of the softmax, in nats: its entropy [heads], ln Σe^s − Σp·s, and ln Σe^s [heads]."""
     for head in range(len(entropy)):
-        _, total, heat = _joined(partial, members, head)
-        entropy[head] = max(np.float32(np.log(total)) - heat / total, np.float32(0))
+        top, total, heat = _joined(partial, members, head)
+        whole = np.float32(np.log(total))
+        entropy[head] = max(whole - heat / total, np.float32(0))
+        lse[head] = top + whole

@@ -89,18 +89,18 @@ def rows(caches: Sequence[FramedCache], starts: Sequence[int]) -> Rows:
 
 
 @entry
-def attended(members, layer, norms, pasts, rows, qkv, queries, out, entropy):
+def attended(members, layer, norms, pasts, rows, qkv, queries, out, entropy, lse):
     """Put keys and values of the rows into their caches, and attend.
 
-    qkv [all, heads + 2·kv heads, width]: the joined product, as stored. queries [n, 1, heads, width] and entropy
-    [n, heads] get the rotated queries and the entropies in nats, in float32; out [all, heads, width] the means, as
-    stored.
+    qkv [all, heads + 2·kv heads, width]: the joined product, as stored. queries [n, 1, heads, width], entropy and lse
+    [n, heads] get the rotated queries, and of their scores the entropies and log-sum-exps in nats, in float32; out
+    [all, heads, width] the means, as stored.
     """
-    in_team(members, _attended, (layer, norms, pasts, rows, qkv, queries, out, entropy))
+    in_team(members, _attended, (layer, norms, pasts, rows, qkv, queries, out, entropy, lse))
 
 
 @compiled
-def _attended(layer, norms, pasts, rows, qkv, queries, out, entropy):
+def _attended(layer, norms, pasts, rows, qkv, queries, out, entropy, lse):
     member, members = member_number(), team_size()
     n, heads, width = len(rows.row), out.shape[1], out.shape[2]
     lo, hi = share(n, member, members)
@@ -114,7 +114,7 @@ def _attended(layer, norms, pasts, rows, qkv, queries, out, entropy):
         past = one_past(pasts, rows.cache[i])
         attend(0, 1, queries[i], past.keys[layer], past.values[layer], rows.pieces[i], partial)
         merged(partial, 1, mean)
-        spread(partial, 1, entropy[i])
+        spread(partial, 1, entropy[i], lse[i])
         target = out[rows.row[i]]
         for head in range(heads):
             for j in range(width):

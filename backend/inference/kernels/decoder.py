@@ -50,7 +50,8 @@ class Work(NamedTuple):
     x [n, d]: the embeddings at first, at last the last hidden states, normed. first [n, d]: the first layer's output.
     normed [members, n, d]; heads [n, heads + 2·kv heads, width]; added [n, d]; gated [n, 2·intermediate] and
     weighed [n, intermediate]; mixed [members, n, heads·width]; queries [n, layers, groups, heads, width], rotated, of
-    as many groups as each has; entropy [n, layers, heads]; partial: of each [n, members, heads, …].
+    as many groups as each has; entropy and lse, log-sum-exp of the scores, [n, layers, heads]; partial: of each
+    [n, members, heads, …].
     """
 
     x: np.ndarray
@@ -63,6 +64,7 @@ class Work(NamedTuple):
     mixed: np.ndarray
     queries: np.ndarray
     entropy: np.ndarray
+    lse: np.ndarray
     partial: Partial
 
 
@@ -73,7 +75,8 @@ def work(layers: Layers, pasts: Pasts, places: Places, embeds: np.ndarray, membe
     rows, inner = layers.qkv.weight.shape[1] // width, layers.gate_up.weight.shape[1]
     heads, groups = rows - 2 * kv_heads, int(np.diff(places.turned_from).max())
     shapes = [(n, inputs), (members, n, inputs), (n, rows, width), (n, inputs), (n, inner), (n, inner // 2)]
-    shapes += [(members, n, heads * width), (n, count, groups, heads, width), (n, count, heads)]
+    shapes += [(members, n, heads * width), (n, count, groups, heads, width)]
+    shapes += [(n, count, heads), (n, count, heads)]
     found = ((n, members, heads), (n, members, heads), (n, members, heads), (n, members, heads, width))
     partial = Partial(*(np.empty(shape, np.float32) for shape in found))
     return Work._make([embeds.copy(), *(np.empty(shape, np.float32) for shape in shapes), partial])
@@ -180,7 +183,7 @@ def _partial(work, row):
 
 @compiled
 def _mixed(member, members, layer, work):
-    """What attention found [n, heads·width], and its entropy."""
+    """What attention found [n, heads·width], its entropy and its log-sum-exp."""
     n, together = len(work.x), len(work.x) > FEW
     lo, hi = share(n, member, members) if together else (0, n)
     out = work.mixed[0 if together else member]
@@ -188,7 +191,7 @@ def _mixed(member, members, layer, work):
     for row in range(lo, hi):
         merged(_partial(work, row), members, out[row].reshape(heads, width))
         if together or member == 0:
-            spread(_partial(work, row), members, work.entropy[row, layer])
+            spread(_partial(work, row), members, work.entropy[row, layer], work.lse[row, layer])
     if together:
         barrier()
     return out

@@ -1,4 +1,5 @@
-"""What was measured, as Markdown: assets/results/README.md from the JSON beside it, and the headlines of README.md.
+"""What was measured, as Markdown: assets/results/README.md from the JSON beside it, and the headlines of README.md,
+whose methods and policies are those of the registries.
 
     python -m backend report
 
@@ -17,11 +18,14 @@ from backend.evaluation.card import PROMPTS, Card
 from backend.evaluation.experiment import Experiment, Results
 from backend.evaluation.experiments import experiments
 from backend.evaluation.markdown import UNKNOWN, listed, table
+from backend.methods import methods
+from backend.positions import policies
 from backend.record.results import RESULTS
 from backend.refused import Refused
 
 README = RESULTS.parents[1] / "README.md"
-BEGIN, END = "<!-- headlines: written by `python -m backend report` -->", "<!-- end of headlines -->"
+BEGIN, END = "<!-- {}: written by `python -m backend report` -->", "<!-- end of {} -->"
+HEADLINES, METHODS = "headlines", "methods and policies"
 AGAIN = "Withdrawn: being measured again"
 HEAD = """# Measured
 
@@ -81,14 +85,39 @@ def text(folder: Path = RESULTS) -> str:
 
 
 def write(folder: Path = RESULTS, readme: Path = README) -> None:
-    """Write the report beside its files, and its headlines between their markers in the README."""
+    """Write the report beside its files, and in the README its headlines, the methods and the policies."""
     found = sections(folder)
     (folder / "README.md").write_text(_text(found), "utf-8")
-    before, _, rest = readme.read_text("utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not end:
-        raise Refused(f"{readme} has no place for headlines: put {BEGIN} and {END} into it")
-    readme.write_text(f"{before}{BEGIN}\n{found[0].text.strip()}\n{end}{after}", "utf-8")
+    whole = readme.read_text("utf-8")
+    for name, written in ((HEADLINES, found[0].text), (METHODS, registered())):
+        before, _, after = place(whole, name, str(readme))
+        whole = f"{before}{BEGIN.format(name)}\n{written.strip()}\n{END.format(name)}{after}"
+    readme.write_text(whole, "utf-8")
+
+
+def place(whole: str, name: str, file: str = "the text") -> tuple[str, str, str]:
+    """What stands before, between and after the markers of a part that is written by the report."""
+    begin, end = BEGIN.format(name), END.format(name)
+    before, _, rest = whole.partition(begin)
+    between, found, after = rest.partition(end)
+    if not found:
+        raise Refused(f"{file} has no place for {name}: put {begin} and {end} into it")
+    return before, between, after
+
+
+def registered() -> str:
+    """Every length method and every position policy with its sentence, a line for those of a kind."""
+    found: list[tuple[str, Iterable[Any]]] = [
+        ("Methods", (method for method in methods if method.causal)),
+        ("Methods for encoder-decoders alone", (method for method in methods if not method.causal)),
+        ("Position policies", policies),
+    ]
+    return "\n".join(f"- {name}: {' '.join(map(_sentence, each))}" for name, each in found)
+
+
+def _sentence(one: Any) -> str:
+    paper = f" ({one.paper})" if one.paper else ""
+    return f"`{one.name}`{paper} – {one.summary}"
 
 
 def _text(found: Sequence[Section]) -> str:

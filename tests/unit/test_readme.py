@@ -3,7 +3,9 @@
 import re
 from pathlib import Path
 
-from backend.evaluation.report import BEGIN, END, headlines
+from backend.evaluation.report import HEADLINES, METHODS, headlines, place, registered
+from backend.methods import methods
+from backend.positions import policies
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -15,7 +17,13 @@ def test_every_folder_of_code_is_named():
 
 
 def test_the_headlines_are_those_of_the_results():
-    assert README.partition(BEGIN)[2].partition(END)[0].strip() == headlines().strip()
+    assert place(README, HEADLINES)[1].strip() == headlines().strip()
+
+
+def test_every_method_and_policy_is_there_with_its_sentence():
+    written = place(README, METHODS)[1]
+    assert written.strip() == registered().strip()
+    assert all(f"`{one.name}`" in written for one in (*methods, *policies))
 
 
 def test_it_is_read_in_one_sitting():
@@ -28,7 +36,7 @@ def test_what_it_links_to_is_there():
 
 
 def test_every_difference_stands_beside_its_interval_and_what_it_rests_on():
-    rows = README.partition(BEGIN)[2].partition(END)[0].strip().splitlines()
+    rows = place(README, HEADLINES)[1].strip().splitlines()
     figures = [row.split(" | ")[1] for row in rows if row.startswith("| ")][2:]
     interval = r"[\d.]+( %)? \([\d.]+( %)? to [\d.]+( %)?; \d+ (novels|rounds|lengths|prompts)\)"
     whole = rf"([`\w]+ )?{interval}(, [`\w]+ {interval})*"

@@ -141,7 +141,6 @@ class LifeBench(Experiment):
         )
         return Card(
             "\n\n".join([text, _rows(found, known, count), "Length score by words asked for:", _by_words(found)]),
-            few=f"{count} tasks of LIFEBench",
         )
 
 

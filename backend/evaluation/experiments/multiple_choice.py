@@ -83,8 +83,8 @@ class MultipleChoice(Experiment):
             base: dict[str, Row] = {}
             rows += [_line(row, base.setdefault(row["task"], row)) for row in result["accuracy"]]
         columns = ["model", "task", "questions", "accuracy", "points more", "by length", "points more", "distinguished"]
-        asked = max(row["documents"] for result in results.values() for row in result["accuracy"])
-        return Card(f"{WORDS}\n\n{table(columns, rows)}", few="" if asked >= PROMPTS else f"{asked} questions")
+
+        return Card(f"{WORDS}\n\n{table(columns, rows)}")
 
 
 def _line(row: Row, base: Row) -> list[str]:

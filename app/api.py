@@ -59,6 +59,7 @@ def endpoint(
         repetition_penalty: float = 1.0,
         seed: int = 0,
         thinking: bool = False,
+        thinking_budget: int = 0,
         special_tokens: bool = False,
         probes: bool = False,
         layer: int = 0,

@@ -20,6 +20,7 @@ from backend.positions import policies
 from backend.refused import Refused
 from backend.settings import (
     CAP,
+    MAX_NEW_TOKENS,
     Method,
     RunSettings,
     Unit,
@@ -247,6 +248,10 @@ def _sampling(parts: dict[str, Any]) -> None:
                 info="for models whose template can switch thinking",
                 elem_id="thinking",
             )
+            parts["thinking_budget"] = gr.Number(
+                0, label="Thinking budget", info="tokens, after which its end is written; 0 is off", precision=0,
+                minimum=0, maximum=MAX_NEW_TOKENS, elem_id="thinking_budget",
+            )  # fmt: skip
             parts["special_tokens"] = gr.Checkbox(
                 False,
                 label="Typed special tokens act",

@@ -108,6 +108,9 @@ class RunSettings(BaseModel):
     thinking: bool = Field(
         False, description="let a thinking model think before it answers, where its template can switch that"
     )
+    thinking_budget: int = Field(
+        0, ge=0, le=MAX_NEW_TOKENS, description="tokens of thinking after which its end is written; 0 is off"
+    )
     special_tokens: bool = Field(
         False, description="let special tokens typed in the prompt act as such; else they are read as text"
     )

@@ -21,7 +21,7 @@ from backend.models.adapters import Adapter
 from backend.models.pool import Models
 from backend.record.trace import Trace
 from backend.settings import RunSettings
-from backend.steps import Finish, Step
+from backend.steps import Finish, Resumed, Step, Written
 from backend.text.prompt import token_ids
 from backend.text.thinking import MARKS, Response, begun
 
@@ -121,6 +121,40 @@ def test_a_cap_amid_the_thinking_is_told(run):
     steps, finish = run(max_new_tokens=4, method="prompted", target=5)
     assert (finish.reason, finish.tokens, finish.thinking_tokens, finish.text, finish.error) == ("cap", 0, 4, "", -5)
     assert any("while the model was thinking" in note for note in finish.notes) and all(s.thinking for s in steps)
+
+
+@pytest.mark.parametrize("budget", [1, 3, 4, 5])
+def test_thinking_ends_at_its_budget(run, lab: Lab, folder: str, budget: int):
+    tokenizer = lab.models.load(folder, "fp32").tokenizer
+    whole, free = run()
+    opening = next(i for i in range(1, 9) if "".join(step.text for step in whole[:i]).strip().endswith((">", "]")))
+    end = tokenizer.encode(f"\n{MARKS[whole_mark(whole)]}\n\n", add_special_tokens=False)
+    steps, finish = run(thinking_budget=budget)
+    place = max(budget, opening)
+    assert [step.token for step in steps[:place]] == [step.token for step in whole[:place]]
+    assert [step.token for step in steps[place : place + len(end)]] == end
+    assert [step.thinking for step in steps] == [True] * (place + len(end)) + [False] * finish.tokens
+    assert finish.thinking == "".join(THOUGHT[: place - opening]).strip()
+    assert f"the thinking was ended after its budget of {budget} tokens" in finish.notes
+    # A budget that is not used up changes nothing.
+    for enough in (free.thinking_tokens - 1, free.thinking_tokens, 30):
+        kept, unended = run(thinking_budget=enough)
+        assert [step.token for step in kept] == [step.token for step in whole] and unended.notes == free.notes
+
+
+def whole_mark(steps: list[Step]) -> str:
+    """The mark that a response begins with."""
+    text = "".join(step.text for step in steps)
+    return next(mark for mark in MARKS if text.lstrip().startswith(mark))
+
+
+def test_a_run_that_is_cut_off_amid_the_end_of_its_thinking_goes_on_with_it(lab: Lab, folder: str):
+    asked = RunSettings(**ASKED | {"model": folder, "thinking_budget": 5})
+    *steps, _ = lab.stream(asked)
+    for cut in range(1, 12):
+        written = tuple(Written(step.token) for step in steps[:cut])
+        *rest, _ = lab.stream(asked, resumed=Resumed(written))
+        assert [step.token for step in rest] == [step.token for step in steps[cut:]]
 
 
 def test_the_terminal_writes_the_answer_and_tells_the_thinking(folder: str, tmp_path: Path, capsys):

@@ -181,6 +181,8 @@ class CausalRun:
     def _planned(
         self, logits: Tensor, cache: FramedCache, read: list[int]
     ) -> Generator[Read | list[Read], Any, int | None]:
+        if (closing := self.response.closing(self.settings.thinking_budget)) is not None:
+            return closing
         if self.landing is None or self.response.thinking:
             return None
         written, goal = self.text.tokens, self.control.goal(self.settings)
@@ -331,6 +333,8 @@ class CausalRun:
         if self.asked.specials:
             read = "special tokens" if self.settings.special_tokens else "text"
             yield f"{', '.join(self.asked.specials)} in the prompt was read as {read}"
+        if self.response.closed(budget := self.settings.thinking_budget):
+            yield f"the thinking was ended after its budget of {budget:,} tokens"
         if reason == "cap" and self.response.thinking:
             yield "the cap came while the model was thinking: raise it, or switch thinking off"
         if self.response.thought and not self.settings.thinking and not switches(self.response.tokenizer):

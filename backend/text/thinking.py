@@ -35,6 +35,7 @@ class Response:
         self.tokenizer, self.expected = tokenizer, expected
         self.answer, self._thought = TextStream(tokenizer), TextStream(tokenizer, specials=True)
         self._open = opened
+        self._mark = 0
         self._stage: Stage = "inside" if opened else "before"
 
     @property
@@ -72,12 +73,37 @@ class Response:
         self._look_for_the_end()
         return text, True
 
+    def closing(self, budget: int) -> int | None:
+        """The token that has to come next, where so many tokens of thinking are all that it may have; 0 is no bound.
+
+        The thinking is ended by its mark and an empty line, as its model would (budget forcing: Muennighoff et al.
+        2025, s1). None while the budget lasts, where the model ended it, and once that is written.
+        """
+        if not budget or self._stage not in ("inside", "after") or len(self._thought.tokens) < max(budget, self._mark):
+            return None
+        since, end = self._since(budget)
+        by_itself = self._stage == "after" and not since
+        return None if by_itself or since != end[: len(since)] or len(since) == len(end) else end[len(since)]
+
+    def closed(self, budget: int) -> bool:
+        """Whether the thinking was ended because it had used its budget."""
+        if not budget or not self._open:
+            return False
+        since, end = self._since(budget)
+        return since[: len(end)] == end
+
+    def _since(self, budget: int) -> tuple[list[int], list[int]]:
+        """The thinking's tokens past its budget, which its first mark may pass, and those that end it there."""
+        end = self.tokenizer.encode(f"\n{MARKS[self._open]}\n\n", add_special_tokens=False)
+        return self._thought.tokens[max(budget, self._mark) :], end
+
     def _first(self, token: int) -> tuple[str, bool]:
         """One of the first tokens, which may become a mark together."""
         text = self._thought.add(token)
         start = self._thought.text.lstrip()
         if opened := next((mark for mark in MARKS if start.startswith(mark)), None):
             self._open, self._stage, self.answer = opened, "inside", TextStream(self.tokenizer)
+            self._mark = len(self._thought.tokens)
             self._look_for_the_end()
             return text, True
         if any(mark.startswith(start) for mark in MARKS):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from backend.evaluation.card import PROMPTS, Card
+from backend.evaluation.card import Card
 from backend.evaluation.experiment import Case, Experiment, ModelFlags, Plan, Results, Row, Say
 from backend.evaluation.markdown import UNKNOWN, estimate, figure, percent, points, table, verdict
 from backend.measures.bootstrap import Bounded, difference

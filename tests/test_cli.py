@@ -232,7 +232,7 @@ def test_every_setting_has_an_option(run):
         "limit": "8", "landing": "3", "max_new_tokens": "9", "pic": "ntk", "ratio": "2", "initial": "1", "recent": "3",
         "reading": "literal", "prefill": "row_exact", "window": "64", "sinks": "5", "distance_limit": "32",
         "temperature": "0.5", "top_k": "4", "top_p": "0.9", "repetition_penalty": "1.1", "seed": "11",
-        "thinking": True, "special_tokens": True, "in_prompt": True,
+        "thinking": True, "thinking_budget": "8", "special_tokens": True, "in_prompt": True,
         "watch_enabled": False, "watch_layer": "2", "watch_head": "1", "watch_every": "6",
     }
     settings = settings_of(options)

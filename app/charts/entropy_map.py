@@ -44,7 +44,8 @@ class EntropyMap(LiveChart):
         layout["hovermode"] = "closest"
         layout["xaxis"]["showgrid"] = layout["yaxis"]["showgrid"] = False
         if run.reading is not None and len(run):
-            drawing.mark_x(layout, run.reading.tokens, "@ink", "response", anchor="left")
+            # Above the map, on whose colours no one word can be read.
+            drawing.mark_x(layout, run.reading.tokens, "@ink", "response", y=1.05, anchor="left")
         last = shares[-1]
         summary = (
             f"At {int(context[-1])} tokens layer {int(last.argmax())} looks most widely ({last.max():.0%} of its "

@@ -12,16 +12,16 @@ from app.charts.entropy import STRETCHES, layer_colour, layer_scale, shown_layer
 from app.series import RunSeries, pick, sample, stretches
 from backend.steps import SINKS
 
-OF_SEVERAL = f"Share on the first {SINKS} tokens, mean over layers and heads"
+OF_SEVERAL = f"Share of attention on the first {SINKS} tokens, mean over layers and heads"
 
 
 class Sinks(LiveChart):
     """How much attention rests on the first tokens: by layer of one run, or the mean of each of several."""
 
     name = "sinks"
-    title = "Attention on the first tokens"
+    title = "Attention sinks"
     tabs = {
-        "generate": f"By layer, the share on the first {SINKS} tokens: the sinks",
+        "generate": f"By layer, the share of attention on the first {SINKS} tokens",
         "compare": OF_SEVERAL,
         "long": OF_SEVERAL,
     }

@@ -48,10 +48,10 @@ def _attend(queries, keys, values, pieces, partial):
 
 
 @compiled
-def _attended(members, queries, keys, values, pieces, partial, mean, entropy):
+def _attended(members, queries, keys, values, pieces, partial, mean, entropy, lse):
     in_team(members, _attend, (queries, keys, values, pieces, partial))
     attention.merged(partial, len(partial.top), mean)
-    attention.spread(partial, len(partial.top), entropy)
+    attention.spread(partial, len(partial.top), entropy, lse)
 
 
 @compiled
@@ -139,15 +139,17 @@ def test_attention_is_that_of_float64(pieces, heads: tuple[int, int], width: int
     keys, values = (torch.randn(kv_heads, 300, width, generator=random).to(dtype) for _ in range(2))
     queries = torch.randn(2, kv_heads * each, width, generator=random) * sharp
     seen = [queries[g].view(kv_heads, each, width).double() @ keys[:, a:b].double().mT for a, b, g in pieces]
-    weights = (torch.cat(seen, -1) * width**-0.5).softmax(-1)
+    scores = torch.cat(seen, -1) * width**-0.5
+    weights = scores.softmax(-1)
     wanted = weights @ torch.cat([values[:, a:b] for a, b, _ in pieces], 1).double()
     count = kv_heads * each
     partial = attention.Partial(*(np.empty((members, count, *rest), np.float32) for rest in ((), (), (), (width,))))
-    mean, entropy = np.empty((count, width), np.float32), np.empty(count, np.float32)
+    mean, entropy, lse = (np.empty((count, *rest), np.float32) for rest in ((width,), (), ()))
     stores = memory(keys), memory(values)
-    _attended(members, queries.numpy(), *stores, np.array(pieces, dtype=np.int64), partial, mean, entropy)
+    _attended(members, queries.numpy(), *stores, np.array(pieces, dtype=np.int64), partial, mean, entropy, lse)
     np.testing.assert_allclose(mean, wanted.reshape(count, width).numpy(), rtol=0, atol=1e-4)
     np.testing.assert_allclose(entropy, torch.special.entr(weights).sum(-1).flatten().numpy(), rtol=0, atol=2e-4)
+    np.testing.assert_allclose(lse, scores.logsumexp(-1).flatten().numpy(), rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize("dtype, most", [(torch.float32, 1e-6), (torch.bfloat16, 0.02)])

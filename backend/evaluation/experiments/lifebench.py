@@ -130,14 +130,14 @@ class LifeBench(Experiment):
         found = {name: by_row[name] for name in known if name in by_row}
         count, cap = len(result["tasks"]), result["cap"]
         text = (
-            f"{count} of LIFEBench's 30 English tasks of this selection, those whose input the model can read, each "
-            f"for {', '.join(map(str, WORDS))} words. Its prompts say the number to every row: 'equal to' it, or 'at "
-            "most' where a method has a limit. Length score: of 100, which falls with e^(−5·d) for what is too short "
-            "and with e^(−2·d) for what is too long by the share d; deviation: the mean of d. Every answer counts; "
-            f"one that still goes on at {cap:,} tokens is cut there. The score says nothing of ends: ended well is the "
-            "share that the model ended by EOS where a sentence ends as the model alone would end it; met and ended "
-            "well, the share of these within 5 % of the number and at least a word, or below the limit. Points of the "
-            "score are beside the model alone, asked in the same words; their intervals are over tasks."
+            f"{count} of 30 English tasks of LIFEBench, those whose input the model can read, each for "
+            f"{', '.join(map(str, WORDS))} words. Its prompts say the number to every row: 'equal to' it, or 'at most' "
+            "where a method has a limit. Length score: of 100, which falls with e^(−5·d) for what is too short by the "
+            "share d and with e^(−2·d) for what is too long; deviation: the mean of d. Every answer counts; one that "
+            f"still goes on at {cap:,} tokens is cut there. The score says nothing of ends. Ended well: the model ended "
+            "by EOS where a sentence ends as the model alone would end it. Met and ended well: these, within 5 % of the "
+            "number and at least a word, or below the limit. Points are of the score, beside the model alone asked in "
+            "the same words; intervals are over tasks."
         )
         return Card(
             "\n\n".join([text, _rows(found, known, count), "Length score by words asked for:", _by_words(found)]),

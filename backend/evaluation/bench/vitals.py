@@ -13,7 +13,7 @@ MOST = 1_600_000
 # As the page calls them.
 CALLED = {
     "length": "Length", "entropy": "Attention entropy", "entropy_map": "Entropy by layer", "p_eos": "Chance to end",
-    "logits": "Attention logits", "states": "First-layer states", RUNWAY: "Runway",
+    "logits": "Attention logits", "sinks": "Attention sinks", "states": "First-layer states", RUNWAY: "Runway",
 }  # fmt: skip
 OPENED = (("first picture, ms", "paint_ms", 1500), ("Write reacts, ms", "use_ms", 3000))
 WORDS = (

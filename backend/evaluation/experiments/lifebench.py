@@ -134,10 +134,10 @@ class LifeBench(Experiment):
             f"{', '.join(map(str, WORDS))} words. Its prompts say the number to every row: 'equal to' it, or 'at most' "
             "where a method has a limit. Length score: of 100, which falls with e^(−5·d) for what is too short by the "
             "share d and with e^(−2·d) for what is too long; deviation: the mean of d. Every answer counts; one that "
-            f"still goes on at {cap:,} tokens is cut there. The score says nothing of ends. Ended well: the model ended "
-            "by EOS where a sentence ends as the model alone would end it. Met and ended well: these, within 5 % of the "
-            "number and at least a word, or below the limit. Points are of the score, beside the model alone asked in "
-            "the same words; intervals are over tasks."
+            f"still goes on at {cap:,} tokens is cut there. The score says nothing of ends. Ended well: the model "
+            "ended by EOS where a sentence ends as the model alone would end it. Met and ended well: these, within 5 % "
+            "of the number and at least a word, or below the limit. Points are of the score, beside the model alone "
+            "asked in the same words; intervals are over tasks."
         )
         return Card(
             "\n\n".join([text, _rows(found, known, count), "Length score by words asked for:", _by_words(found)]),

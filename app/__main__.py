@@ -15,7 +15,9 @@ if not __package__:
     sys.path[0] = str(Path(__file__).parents[1])
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-if os.environ.get("SPACES_ZERO_GPU"):
+from backend.serving.on_zerogpu import on_zerogpu
+
+if on_zerogpu():
     # It puts an emulated GPU into torch, which only the main thread sees: weights are to be loaded there.
     os.environ["HF_DEACTIVATE_ASYNC_LOAD"] = "1"
     import spaces  # noqa: F401
@@ -177,12 +179,12 @@ def main() -> None:
 def _names(given: argparse.Namespace) -> list[str]:
     """The models that may be asked for. A ZeroGPU Space loads them all: the embedded one, and what is added to it."""
     names = allowed(given.models, given.allow_model)
-    return [*dict.fromkeys([names[0], *given.allow_model])] if zerogpu.here() else names
+    return [*dict.fromkeys([names[0], *given.allow_model])] if on_zerogpu() else names
 
 
 def _backend(ray: str | None, lab: Lab, deployment: Deployment) -> EngineBackend | None:
     """What writes the runs, where this process does not. Refused with a sentence."""
-    if zerogpu.here():
+    if on_zerogpu():
         return zerogpu.ZeroGpuBackend(lab)
     if ray is None:
         return None

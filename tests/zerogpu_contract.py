@@ -18,7 +18,8 @@ from starlette.datastructures import Headers  # noqa: E402
 from app.runs import batches  # noqa: E402
 from backend import Lab, Step  # noqa: E402
 from backend.models.pool import Models  # noqa: E402
-from backend.serving.zerogpu import ZeroGpuBackend, here  # noqa: E402
+from backend.serving.on_zerogpu import on_zerogpu  # noqa: E402
+from backend.serving.zerogpu import ZeroGpuBackend  # noqa: E402
 
 # As the hub's proxy signs one; its middle says whose it is, in base64.
 TOKEN = "a.e30.c"
@@ -26,7 +27,7 @@ TOKEN = "a.e30.c"
 
 @pytest.fixture(scope="module")
 def space() -> ZeroGpuBackend:
-    assert here()
+    assert on_zerogpu()
     return ZeroGpuBackend(Lab(Models(["embedded"])))
 
 

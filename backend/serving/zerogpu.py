@@ -8,7 +8,6 @@ to be imported before torch.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 
@@ -30,11 +29,6 @@ MOVES = 10
 # What `spaces` says of a worker whose time is over.
 ABORTED = "GPU task aborted"
 log = logging.getLogger("length_lab")
-
-
-def here() -> bool:
-    """Whether this is a ZeroGPU Space."""
-    return os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "true", "t")
 
 
 class ZeroGpuBackend:

@@ -268,6 +268,16 @@ def test_a_decaying_length_penalty_ends_where_generates_does(
     assert len(set(lengths)) > 1
 
 
+@pytest.mark.parametrize(("unit", "target"), [("tokens", 20), ("words", 16), ("characters", 80)])
+def test_the_decay_ends_an_answer_past_its_target_in_every_unit(lab: Lab, unit: str, target: int):
+    asked = {"prompt": "Why is the sky blue?", "max_new_tokens": 200, "watch": {"enabled": False}}
+    *_, free = lab.stream(RunSettings(**asked))
+    *steps, ended = lab.stream(RunSettings(method="exp_decay", target=target, unit=unit, **asked))
+    assert free.tokens > 150 and ended.reason == "eos" and ended.tokens < 80
+    # Past the target it counts from where that was met.
+    assert steps[-1].p_eos > 1.5 * steps[-1].p_eos_model
+
+
 def test_seeds_reproduce_and_differ(small: Lab, ask):
     runs = [tokens_of(small, ask(temperature=1.2, seed=seed, max_new_tokens=30)) for seed in (1, 1, 2, 2**32 - 1)]
     assert runs[0] == runs[1] and runs[0] != runs[2] != runs[3]

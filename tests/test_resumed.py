@@ -28,6 +28,7 @@ WAYS = {
     "words": {"method": "orpe", "target": 9, "unit": "words"},
     "limit": {"method": "mnt_ldpe", "limit": 12},
     "decay": {"method": "exp_decay", "target": 9},
+    "decay, words": {"method": "exp_decay", "target": 4, "unit": "words"},
     "prompted": {"method": "prompted", "target": 9},
 }
 

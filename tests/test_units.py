@@ -99,6 +99,17 @@ def test_past_the_goal_the_target_is_what_was_written():
     assert in_tokens(5, "characters", "123456", 4) == 4
 
 
+def test_a_passed_goal_may_tell_how_far_it_is_passed():
+    assert in_tokens(3, "words", "one two three four", 9, past=True) < 9
+    assert in_tokens(100, "words", "word " * 150, 300, past=True) == pytest.approx(203, abs=3)
+    assert in_tokens(100, "characters", "word " * 50, 100, past=True) < 60
+    assert in_tokens(57, "tokens", "whatever was written", 90, past=True) == 57
+    # Up to the goal it is the same.
+    for tokens in range(1, 40):
+        text = "one " * tokens
+        assert tokens > 20 or in_tokens(20, "words", text, tokens, past=True) == in_tokens(20, "words", text, tokens)
+
+
 def test_the_last_word_may_be_finished_and_closed():
     assert in_tokens(3, "words", "one two thr", 4) == 5
     assert in_tokens(3, "words", "one two three", 5) == 6

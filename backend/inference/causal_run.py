@@ -97,7 +97,7 @@ class CausalRun:
             planned = then if then is not None else (yield from self._planned(logits, cache, read))
             if self.control.stopped:
                 break
-            choice = self.chooser.choose(logits, read, self._end_goal(goal), planned, others)
+            choice = self.chooser.choose(logits, read, self._end_goal(wanted), planned, others)
             if choice.token in self.chooser.ends:
                 reason, last = "eos", choice
                 break
@@ -168,15 +168,16 @@ class CausalRun:
         """The target in force, in the unit of the settings' goal."""
         return self.control.goal(self.settings) if self.settings.steered else None
 
-    def goal(self, wanted: int | None) -> int | None:
-        """The target `wanted` in tokens, by the response so far."""
+    def goal(self, wanted: int | None, past: bool = False) -> int | None:
+        """The target `wanted` in tokens, by the response so far. past: as `in_tokens` has it."""
         if wanted is None:
             return None
-        return in_tokens(wanted, self.settings.goal_unit, self.text.text, len(self.text.tokens))
+        return in_tokens(wanted, self.settings.goal_unit, self.text.text, len(self.text.tokens), past)
 
-    def _end_goal(self, goal: int | None) -> int | None:
-        """The goal in tokens of the whole response; None while the model thinks."""
-        return None if goal is None or self.response.thinking else goal + self.response.thought
+    def _end_goal(self, wanted: int | None) -> int | None:
+        """The target in tokens of the whole response, also where that has passed it; None while the model thinks."""
+        goal = None if self.response.thinking else self.goal(wanted, past=True)
+        return None if goal is None else goal + self.response.thought
 
     def _planned(
         self, logits: Tensor, cache: FramedCache, read: list[int]

@@ -85,16 +85,19 @@ class Growing:
         return self._settled + self._count(self._open)
 
 
-def in_tokens(goal: int, unit: Unit, text: str = "", tokens: int = 0) -> int:
+def in_tokens(goal: int, unit: Unit, text: str = "", tokens: int = 0, past: bool = False) -> int:
     """Target in tokens for a goal in `unit`, estimated afresh from the response so far.
 
     tokens so far + remaining units × tokens per unit, where the rate runs with the text and starts from what is
     expected of English. Reaches `tokens` when the goal is met. goal: wanted length in `unit`. text, tokens: the
-    response so far and its number of tokens. Returns at least 1.
+    response so far and its number of tokens. past: once the goal is passed, go back by as many tokens as the units
+    beyond it took, so that it tells how far it is passed. Returns at least 1.
     """
     if unit == "tokens":
         return goal
     done = length(unit, text, tokens)
+    if past and done > goal:
+        return max(tokens - round((done - goal) * rate(unit, done, tokens)), 1)
     remaining = max(round((goal - done) * rate(unit, done, tokens)), _unfinished(goal, done, unit, text))
     return max(tokens + remaining, 1)
 

@@ -21,7 +21,7 @@ Unread = Callable[[str | None], bool]
 ARGUMENTS = {"enabled": "probes"}
 REFUSES = "Settings that cannot run are refused with a sentence."
 # What the probes see.
-SEEN = {"alternatives", "entropy", "sinks", "state", "logits", "reading", "looked", "source"}
+SEEN = {"alternatives", "entropy", "sink_share", "state", "logits", "reading", "looked", "source"}
 
 
 def endpoint(
@@ -59,13 +59,13 @@ def endpoint(
         repetition_penalty: float = 1.0,
         seed: int = 0,
         thinking: bool = False,
-        thinking_budget: int = 0,
         special_tokens: bool = False,
         probes: bool = False,
         layer: int = 0,
         head: int = 0,
         every: int = 4,
         earlier: list[dict[str, str]] | None = None,
+        thinking_budget: int = 0,
     ) -> Iterator[dict[str, Any]]:
         """Runs the model and streams the run.
 
@@ -76,9 +76,9 @@ def endpoint(
         of them in the result) with index, token, text, p and p_eos as drawn with, p_model and p_eos_model as the model
         has them, spread (the model's own entropy), context, attended, wanted, goal, remaining, seconds and thinking
         (whether the token is of the thinking, which `text` leaves out); with probes also alternatives (the likeliest
-        tokens there), entropy of every layer and head, sinks (of every layer the share of attention on the first four
-        tokens), state (first layer's output), logits of one head by perceived distance, and on the first step reading
-        (what was seen while the prompt was read), as in a saved trace: long arrays are {shape, f16}, base64 of
+        tokens there), entropy of every layer and head, sink_share (of every layer, the share of attention on the first
+        four tokens), state (first layer's output), logits of one head by perceived distance, and on the first step
+        reading (what was seen while the prompt was read), as in a saved trace: long arrays are {shape, f16}, base64 of
         little-endian float16. earlier: each message is {role, content}.
         """
         given = {name: value for name, value in locals().items() if name in RunSettings.model_fields}

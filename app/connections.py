@@ -24,8 +24,8 @@ MOST_FILES = 8_192
 BACKLOG = 256
 # Seconds that answers have to end by themselves once the server is closed.
 GRACE = 2
-# Seconds that a connection may rest between two requests: longer than browsers' tools and proxies (60) keep theirs, or
-# they would send the next request into one that is just being closed.
+# Seconds that a connection may rest between two requests: longer than HTTP libraries (5) and most proxies (60) keep
+# theirs, or they would send the next request into one that is just being closed.
 REST = 75
 
 

@@ -38,7 +38,8 @@ class RunSeries:
     read, 0 where a response is written.
 
     Of every step: context, the tokens read so far, and attended, the keys that its last token saw; entropy, an array
-    [layers], the mean over heads in nats; sinks, an array [layers], the share of attention on the first tokens; logits,
+    [layers], the mean over heads in nats; sink_share, an array [layers] of attention on the
+    first tokens, at the contexts sink_context; logits,
     the newest, and extremes, the lowest and highest of all since their layer and head are watched. states: rows [d] of
     the first layer, at state_positions. All but the first two may be missing.
 
@@ -63,7 +64,8 @@ class RunSeries:
     context: list[int] = field(default_factory=list)
     attended: list[int] = field(default_factory=list)
     entropy: list[np.ndarray] = field(default_factory=list)
-    sinks: list[np.ndarray] = field(default_factory=list)
+    sink_share: list[np.ndarray] = field(default_factory=list)
+    sink_context: list[int] = field(default_factory=list)
     states: list[np.ndarray] = field(default_factory=list)
     state_positions: list[int] = field(default_factory=list)
     logits: Logits | None = None
@@ -114,8 +116,9 @@ class RunSeries:
         self.attended.append(event.attended)
         if event.entropy is not None:
             self.entropy.append(event.entropy.mean(axis=1, dtype=np.float32))
-        if event.sinks is not None:
-            self.sinks.append(event.sinks)
+        if event.sink_share is not None:
+            self.sink_share.append(event.sink_share)
+            self.sink_context.append(event.context if isinstance(event, Step) else event.position)
         if event.logits is not None:
             self._see(event.logits)
         if isinstance(event, Step):

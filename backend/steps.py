@@ -96,8 +96,8 @@ class Step:
     remaining: goal − tokens of the answer, what a countdown without slack shows after this token. seconds: since
     decoding began.
     entropy [layers, heads]: attention entropy in nats, or None without probes.
-    sinks [layers]: share of attention on the first four tokens that it reads, mean over heads; None without probes, and
-    in a trace saved before that.
+    sink_share [layers]: share of attention on the text's first SINKS tokens, mean over heads; None without probes, and
+    in a trace that was saved before this was recorded.
     state [d]: first layer's output (float16), or None. logits: or None (recorded every `watch.every` tokens).
     wanted: the target in force, in the unit of the settings' goal; None without a target.
     thinking: whether the token belongs to the model's thinking, which no target steers: goal and remaining are None.
@@ -130,7 +130,7 @@ class Step:
     source: tuple[str, ...] | None = None
     alternatives: tuple[Alternative, ...] | None = None
     chosen: bool = False
-    sinks: np.ndarray | None = None
+    sink_share: np.ndarray | None = None
 
 
 class Written(NamedTuple):

@@ -66,7 +66,7 @@ def step(index: int, text: str = " word", goal: int | None = 100, rng: np.random
         goal=goal, wanted=goal, remaining=None if goal is None else goal - index, seconds=index / 50, reading=reading,
         logits=logits if index % 4 == 1 else None, state=rng.normal(size=WIDTH).astype(np.float16),
         entropy=np.linspace(0.2, 0.9, LAYERS)[:, None] * np.full(HEADS, math.log(context)),
-        sinks=np.linspace(0.2, 0.8, LAYERS), looked=np.array([0.1, 0.2, 0.3, 0.3, 0.1]),
+        sink_share=np.linspace(0.2, 0.8, LAYERS), looked=np.array([0.1, 0.2, 0.3, 0.3, 0.1]),
         source=SOURCE if index == 1 else None,
     )  # fmt: skip
 
@@ -313,6 +313,15 @@ def test_entropy_is_under_its_ceiling_and_starts_in_the_prompt():
         assert np.all(trace["y"][len(series.reading.positions) :] <= ceiling["y"][len(series.reading.positions) :])
     watched = next(trace for trace in chart.data if trace.get("name") == "layer 2")
     assert watched["line"]["width"] > 2
+
+
+def test_shares_stand_where_they_were_recorded_after_steps_without_them():
+    series = RunSeries(RunSettings(prompt="p"), training_length=8192)
+    for index in range(1, 26):
+        series.add(replace(step(index), sink_share=None) if index <= 20 else step(index))
+    chart = drawn("sinks", series)
+    assert [*chart.data[0]["x"]] == [PROMPT + index - 1 for index in range(21, 26)]
+    assert chart.summary.startswith(f"At {PROMPT + 24} tokens 50% of attention is on the first 4; most in layer")
 
 
 def test_logits_mark_training_length_and_cap():

@@ -286,7 +286,7 @@ def test_a_run_searches_then_tells_each_symbol(shared):
     assert [step.remaining for step in steps] == [12 - step.index for step in steps]
     assert steps[0].entropy.shape == (1, 1) and steps[0].state.shape == (64,)
     # The start and the first three symbols are all that these see.
-    assert all(step.sinks == pytest.approx(1, abs=1e-5) for step in steps[:3]) and steps[-1].sinks < 1
+    assert all(step.sink_share == pytest.approx(1, abs=1e-5) for step in steps[:3]) and steps[-1].sink_share < 1
     assert "".join(steps[0].source).strip() == "a small tool </s>" and not any(step.source for step in steps[1:])
     assert all(step.looked.sum() == pytest.approx(1) and len(step.looked) == len(steps[0].source) for step in steps)
     assert [event for event in written(shared, ask(), Control(), False) if isinstance(event, Searching)] == []

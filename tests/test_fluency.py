@@ -174,7 +174,7 @@ def test_a_result_of_another_text_of_that_name_is_not_gone_on_from(in_lab, monke
 def test_what_cannot_be_read_is_said(tmp_path, capsys):
     for arguments, words in (
         (["--data", str(tmp_path)], "no .txt file"),
-        (["--policy", "spiral"], "there is no policy 'spiral'"),
+        (["--policy", "spiral"], "there is no 'spiral'"),
         (["--lengths", "512"], "--lengths 512: input should be greater than or equal to 1024"),
         (["--lengths", "2000"], "--lengths 2000: input should be a multiple of 512"),
     ):

@@ -6,10 +6,12 @@ import json
 import re
 
 import pytest
+from reading import loaded
 
 from backend.evaluation.experiments import experiments
 from backend.evaluation.experiments.lifebench import AT_MOST, BASE, CAP, FILE, WORDS, Task, settings_of, tasks, ways
 from backend.methods import methods
+from backend.refused import Refused
 
 ASK = "[Requirement] Your response must be {word_count_type} {word_count} words long."
 
@@ -68,15 +70,20 @@ def test_the_card_counts_every_answer_and_compares_those_that_were_asked_alike()
     result = {"tasks": [*range(8)], "cap": CAP, "answers": answers}
     card = experiments["lifebench"].card({"lifebench.json": result})
     found = lines_of(card.text)
-    said, count, score, more, apart, deviation, well, both, cut = found["ldpe"]
-    assert (said, count, score, apart, deviation, cut) == ("equal to", "48", "100", "nearer", "0 %", "0 %")
-    assert more.startswith("86.5 (86.5 to 86.5; 8 tasks)") and well.startswith("25 %") and both == well
-    assert found["none"][2] == "13.5" and found["none"][3:5] == ["–", "–"] and found["none"][7].startswith("0 %")
-    assert found["none, at most"][2] == "100" and found["none, at most"][8] == "100 %"
-    # A row that is not whole is compared with nothing.
-    assert found["mnt ldpe"][1] == "8" and found["mnt ldpe"][3:5] == ["–", "–"]
-    assert found["mnt ldpe"][7].startswith("0 %")
+    count, score, more, apart, deviation, well, both, cut = found["ldpe"]
+    assert (count, score, apart, deviation, cut) == ("48", "100", "higher", "0 %", "0 %")
+    assert more == "86.5 (86.5 to 86.5; 8 tasks)" and both == well and well.startswith("25 % (0 % to ")
+    assert found["none"][1:4] == ["13.5", "–", "–"] and found["none"][6].startswith("0 %")
+    assert found["none, at most"][1] == "100" and found["none, at most"][7] == "100 %"
+    # A row that is not whole has no score over all numbers of words, and is compared with nothing.
+    assert found["mnt ldpe"][:5] == ["8", "–", "–", "–", "–"] and found["mnt ldpe"][6].startswith("0 %")
     assert re.search(r"\| ldpe \| 100( \| 100){5} \|", card.text) and "| mnt ldpe | 88.2 | – |" in card.text
+
+
+def test_a_model_that_can_read_none_of_the_tasks_is_refused(tmp_path, tiny):
+    (tmp_path / FILE).write_text(json.dumps({"id": 1, "category": "qa", "task": ASK}))
+    with pytest.raises(Refused, match="can read none of the tasks"):
+        tasks(tmp_path, loaded(tiny("llama")), str)
 
 
 @pytest.mark.scale

@@ -104,7 +104,7 @@ def test_answers_that_were_drawn_otherwise_are_drawn_anew(models):
 def test_what_cannot_be_measured_is_said(tmp_path, capsys):
     (tmp_path / "o.json").write_text('{"settings": {}}')
     for arguments, words in (
-        (["--policy", "spiral"], "there is no policy 'spiral'"),
+        (["--policy", "spiral"], "there is no 'spiral'"),
         (["--prompts", "0"], "--prompts 0: input should be greater than or equal to 1"),
         (["--cap", "0"], "--cap 0: input should be greater than or equal to 1"),
         (["--temperature", "-1"], "--temperature -1.0: input should be greater than or equal to 0\n"),

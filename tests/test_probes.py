@@ -97,7 +97,7 @@ def test_probes_equal_eager_attention(exact: bool, embedded_fp32: Loaded, eager:
             run_it.read(ids[t : t + 1], cache, probe)
             np.testing.assert_allclose(probe.decoded(), entropies(weights[:, :, t, : t + 1]), rtol=0, atol=1e-4)
             np.testing.assert_allclose(probe.states([-1])[0], first[t], rtol=2e-3, atol=2e-3)
-        np.testing.assert_allclose(probe.sinks(cache), on_the_first(weights[:, :, t, : t + 1]), rtol=0, atol=1e-4)
+        np.testing.assert_allclose(probe.sink_share(cache), on_the_first(weights[:, :, t, : t + 1]), rtol=0, atol=1e-4)
         for layer, head in ((0, 0), (13, 4), (29, 8)):
             expected = own_scores(eager, seen.hidden_states[layer], layer)[head, t, : t + 1].numpy()
             check_bins(probe.logits(cache, layer, head), expected, t - np.arange(t + 1.0), 1e-3)
@@ -128,7 +128,7 @@ def test_probes_equal_the_reference(family: str, name: str, tiny):
     probe, cache, decoded = look(probing, asked, False)
     np.testing.assert_allclose(np.stack(decoded), expected[PROMPT:].numpy(), rtol=0, atol=1e-4)
     last = torch.stack([layer[:, -1].softmax(-1) for layer in scores])
-    np.testing.assert_allclose(probe.sinks(cache), on_the_first(last), rtol=0, atol=1e-4)
+    np.testing.assert_allclose(probe.sink_share(cache), on_the_first(last), rtol=0, atol=1e-4)
     distance = reference.distances(len(IDS), asked)[-1].numpy()
     for layer, head in ((0, 0), (2, 3)):
         check_bins(probe.logits(cache, layer, head), scores[layer][head, -1].numpy(), distance, 1e-3)
@@ -153,7 +153,7 @@ def test_what_the_prompts_rows_show_equals_the_reference(name: str, whole: bool,
     np.testing.assert_allclose(found, expected[rows].numpy(), rtol=0, atol=1e-4)
     assert attended.tolist() == [sum(reference.sees(t, j, asked) for j in range(t + 1)) for t in rows]
     last = torch.stack([layer[:, -1].softmax(-1) for layer in scores])
-    np.testing.assert_allclose(probe.sinks(cache), on_the_first(last), rtol=0, atol=1e-4)
+    np.testing.assert_allclose(probe.sink_share(cache), on_the_first(last), rtol=0, atol=1e-4)
     distance = reference.distances(PROMPT, asked, PROMPT if whole else 0)[-1].numpy()
     check_bins(probe.logits(cache, 1, 2), scores[1][2, -1].numpy(), distance, 1e-3)
 

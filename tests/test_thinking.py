@@ -234,6 +234,44 @@ def test_any_response_is_split_at_its_marks(before, thought, blank, answer, mark
         assert all(thinking for _, thinking in pieces[: response.thought])
 
 
+def thought_up(thought: str, blank: str, budget: int, at: int = -1, other: str = "") -> Response:
+    """A response byte by byte: the thinking, its end, and "Ans" after that, whoever wrote it; at token `at` a person
+    writes `other`."""
+    response, script = Response(MADE, "<think>"), list(f"{thought}</think>{blank}")
+    for number in range(400):
+        forced = response.closing(budget)
+        if number == at:
+            response.add(*MADE.encode(other))
+        elif forced is not None:
+            response.add(forced)
+        elif response.thinking and script:
+            response.add(*MADE.encode(script.pop(0)))
+        elif script and not response.closed(budget):
+            response.add(*MADE.encode(script.pop(0)))
+        else:
+            break
+    for letter in "Ans":
+        response.add(*MADE.encode(letter))
+    return response
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text("ab <\n/", max_size=12), st.sampled_from(["", "\n", "\n\n", " "]), st.integers(0, 30))
+def test_at_any_budget_a_response_has_one_end_of_its_thinking(thought: str, blank: str, budget: int):
+    response = thought_up(thought, blank, budget)
+    assert response.answer.text == "Ans" and response.closing(budget) is None
+    if not budget or budget >= len(thought) + len("</think>"):
+        assert response.thoughts == thought.strip() and not response.closed(budget)
+    else:
+        assert thought.strip().startswith(response.thoughts) and response.thought <= budget + 2 * len("\n</think>\n\n")
+
+
+@pytest.mark.parametrize("at", range(4, 14))
+def test_a_person_s_token_amid_the_end_of_the_thinking_does_not_lift_the_budget(at: int):
+    response = thought_up("a long thought that goes on and on", "", 5, at, "x")
+    assert response.answer.text == "Ans" and response.thought < 40 and response.closed(5)
+
+
 def test_models_that_do_not_think_are_read_as_before(embedded):
     response = begun(embedded.tokenizer, "<|im_start|>assistant\n")
     assert not response.thinking and response.add(28) [1] is False and response.thought == 0

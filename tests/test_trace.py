@@ -54,7 +54,7 @@ def make_run(tokens=12, prompt="Why is the sky blue?", probes=True, texts=None, 
             looked=random.dirichlet(np.ones(3)).astype(np.float32) if probes else None,
             source=("a", " tool", "</s>") if probes and index == 1 else None,
             p_model=float(random.random()), p_eos_model=float(random.random()),
-            sinks=random.uniform(0, 1, LAYERS).astype(np.float32) if probes else None,
+            sink_share=random.uniform(0, 1, LAYERS).astype(np.float32) if probes else None,
         ))
     run.append(Finish(
         reason="eos", text="some text", tokens=tokens, words=2, characters=9, error=tokens - 10, prompt_tokens=21,
@@ -172,7 +172,7 @@ def test_states_saturate_at_the_largest_float16():
 @pytest.mark.parametrize("change", [
     {"p": float("nan")}, {"seconds": float("inf")}, {"text": "\ud800"}, {"index": 2},
     {"entropy": np.full((LAYERS, HEADS), np.nan)}, {"entropy": np.zeros((LAYERS, HEADS + 1))},
-    {"state": np.zeros(WIDTH + 1)}, {"sinks": np.zeros(LAYERS + 1)}, {"sinks": np.full(LAYERS, 2)},
+    {"state": np.zeros(WIDTH + 1)}, {"sink_share": np.zeros(LAYERS + 1)}, {"sink_share": np.full(LAYERS, 2)},
 ])
 def test_what_could_not_be_loaded_is_not_saved(change):
     run = make_run(1, probes=False)
@@ -225,8 +225,8 @@ def damaged(path, value):
     (["steps", 1, "entropy"], [["x"]], "other than numbers"),
     (["steps", 1, "entropy"], "abc", "other than numbers"),
     (["steps", 1, "entropy"], [[float("inf")] * HEADS] * LAYERS, "finite"),
-    (["steps", 1, "sinks"], [-0.1] * LAYERS, "from 0 to 1, one a layer"),
-    (["steps", 1, "sinks"], [0.1] * (LAYERS + 1), "shares of attention change their shape"),
+    (["steps", 1, "sink_share"], [-0.1] * LAYERS, "from 0 to 1, one a layer"),
+    (["steps", 1, "sink_share"], [0.1] * (LAYERS + 1), "shares of attention change their shape"),
     (["steps", 1, "entropy", "shape"], [LAYERS, HEADS + 1], "numbers"),
     (["steps", 1, "entropy", "shape"], [-1, -LAYERS * HEADS], "sizes"),
     (["steps", 1, "entropy", "shape"], [10**9, 10**9], "numbers"),
@@ -396,7 +396,7 @@ def test_csv_has_a_row_a_token():
             assert float(row[name]) == getattr(step, name)
         for layer in range(LAYERS):
             assert float(row[f"entropy_layer_{layer}"]) == pytest.approx(step.entropy[layer].mean(), rel=1e-3)
-            assert float(row[f"sinks_layer_{layer}"]) == pytest.approx(step.sinks[layer], rel=1e-3)
+            assert float(row[f"sink_share_layer_{layer}"]) == pytest.approx(step.sink_share[layer], rel=1e-3)
 
 
 def test_csv_of_an_older_run_leaves_the_models_own_probabilities_empty():
@@ -408,17 +408,17 @@ def test_csv_of_an_older_run_leaves_the_models_own_probabilities_empty():
 
 def test_csv_without_probes_has_no_entropies():
     table = make_run(3, probes=False).to_csv()
-    assert "entropy" not in table and "sinks" not in table
+    assert "entropy" not in table and "sink_share" not in table
 
 
 def test_a_run_from_before_the_share_of_attention_was_recorded_is_shown_without_it():
     run = make_run(2)
     kept = json.loads(run.to_json())
     for step in kept["steps"]:
-        del step["sinks"]
+        del step["sink_share"]
     found = Trace.load(json.dumps(kept).encode())
-    assert [step.sinks for step in found.steps] == [None, None]
-    assert [row["sinks_layer_0"] for row in csv.DictReader(io.StringIO(found.to_csv()))] == ["", ""]
+    assert [step.sink_share for step in found.steps] == [None, None]
+    assert [row["sink_share_layer_0"] for row in csv.DictReader(io.StringIO(found.to_csv()))] == ["", ""]
 
 
 def test_csv_cells_are_no_formulas():

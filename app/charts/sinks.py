@@ -34,7 +34,7 @@ class Sinks(LiveChart):
 
 def _alone(run: RunSeries) -> Chart:
     layout = _axes("tokens read")
-    if not run.sinks:
+    if not run.sink_share:
         return drawing.empty(layout, "appears while the model writes", "No share of attention was recorded.")
     context, values = table(run)
     layers = values.shape[1]
@@ -71,7 +71,7 @@ def _axes(x: str) -> dict:
 
 
 def _mean(colour: str, run: RunSeries) -> drawing.Drawn | None:
-    if not run.sinks:
+    if not run.sink_share:
         return None
     context, values = table(run)
     mean = drawing.rounded(values.mean(axis=1), 4)
@@ -85,10 +85,10 @@ def table(run: RunSeries) -> tuple[np.ndarray, np.ndarray]:
     Of a long response, stretches of tokens are averaged, and their context is that of the last one; of a text, chunks
     are picked.
     """
-    n = len(run.sinks)
+    n = len(run.sink_share)
     if run.to_read:
         at = sample(n, drawing.FEWER)
-        return pick(run.context, at), drawing.rounded(np.array(run.sinks)[at], 4)
+        return pick(run.sink_context, at), drawing.rounded(np.array(run.sink_share)[at], 4)
     starts, ends = stretches(n, STRETCHES)
-    values = np.add.reduceat(np.array(run.sinks), starts, axis=0) / (ends - starts)[:, None]
-    return pick(run.context, ends - 1), drawing.rounded(values, 4)
+    values = np.add.reduceat(np.array(run.sink_share), starts, axis=0) / (ends - starts)[:, None]
+    return pick(run.sink_context, ends - 1), drawing.rounded(values, 4)

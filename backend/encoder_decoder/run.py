@@ -33,15 +33,14 @@ PART = "\N{REPLACEMENT CHARACTER}"
 @dataclass(frozen=True)
 class _Read:
     """What the model makes of a whole text, for each of its tokens and the end after it: p [n] of each token, p_end
-    [n + 1], spread [n] in nats, entropy [n, layers, heads] of the decoder's attention and its share sinks [n, layers]
-    on the first tokens, state [n, d] after its first layer, looked [n, source] at the source's tokens where each token
-    was chosen."""
+    [n + 1], spread [n] in nats, entropy [n, layers, heads] of the decoder's attention and its sink_share [n, layers],
+    state [n, d] after its first layer, looked [n, source] at the source's tokens where each token was chosen."""
 
     p: Tensor
     p_end: Tensor
     spread: Tensor
     entropy: np.ndarray
-    sinks: np.ndarray
+    sink_share: np.ndarray
     state: np.ndarray
     looked: np.ndarray
 
@@ -141,7 +140,7 @@ def _read(writer: Writer, source: Tensor, tokens: list[int], target: int | None)
         p_end=logs[:, config.eos_token_id].exp(),
         spread=torch.special.entr(logs.exp()).sum(-1)[:-1],
         entropy=entropy[1:].numpy(),
-        sinks=attention[:, :, 1:, :SINKS].sum(-1).mean(1).T.numpy(),
+        sink_share=attention[:, :, 1:, :SINKS].sum(-1).mean(1).T.numpy(),
         state=out.decoder_hidden_states[1][0, 1:].to(torch.float16).numpy(),
         looked=looked[:-1].numpy(),
     )
@@ -176,7 +175,7 @@ def _steps(
             remaining=None if target is None else target - writer.tokenizers.length(begun),
             seconds=times[index],
             entropy=read.entropy[index] if watched else None,
-            sinks=read.sinks[index] if watched else None,
+            sink_share=read.sink_share[index] if watched else None,
             state=read.state[index] if watched else None,
             looked=read.looked[index] if watched else None,
             source=writer.pieces(source) if watched and not index else None,

@@ -136,7 +136,7 @@ def not_gone_on(why: str) -> Refused:
 
 
 def chosen(names: Sequence[str], known: Collection[str]) -> list[str]:
-    """The policies asked for, or all that are known."""
+    """The names asked for, or all that are known."""
     if wrong := next((name for name in names if name not in known), None):
-        raise Refused(f"there is no policy {wrong!r}: choose of {', '.join(known)}")
+        raise Refused(f"there is no {wrong!r}: choose of {', '.join(known)}")
     return list(names or known)

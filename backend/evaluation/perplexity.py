@@ -27,8 +27,9 @@ class Chunk:
 
     position: tokens read so far. nll [k]: nats of each token of the chunk that had one before it. seconds: of
     computing in this call. tokens_per_second: of this chunk. cache_bytes: memory of the cache. entropy [layers, heads]:
-    attention entropy in nats of the chunk's last row, which saw `attended` keys; sinks
-    [layers]: share of its attention on the first four tokens that it reads, mean over heads; logits: of that row.
+    attention entropy in nats of the chunk's last row, which saw `attended` keys; sink_share
+    [layers]: share of its attention on the text's first tokens, mean over heads, None where these are those of a
+    stretch; logits: of that row.
     states [s, width]: first-layer outputs (float16) at state_positions [s].
     """
 
@@ -42,7 +43,7 @@ class Chunk:
     logits: Logits
     states: np.ndarray
     state_positions: np.ndarray
-    sinks: np.ndarray | None = None
+    sink_share: np.ndarray | None = None
 
 
 @dataclass
@@ -110,7 +111,7 @@ def read(
             logits=probe.logits(cache, *control.watched(settings.watch)),
             states=probe.states(rows.tolist()),
             state_positions=rows + first,
-            sinks=probe.sinks(cache),
+            sink_share=probe.sink_share(cache),
         )
 
 
@@ -142,6 +143,7 @@ def read_truncated(
             seconds=spent,
             tokens_per_second=(stop - place) / last.seconds,
             state_positions=last.state_positions + start,
+            sink_share=None,
         )
 
 

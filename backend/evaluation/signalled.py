@@ -1,7 +1,7 @@
 """lm-evaluation-harness on a model whose continuations are read under a signal or a position policy.
 
-Its own tasks come from the hub; 'summaries' is made of scitldr_dev.jsonl and scitldr_test.jsonl, which nothing was
-trained on: of four one-sentence summaries, which is that of the abstract?
+Its own tasks come from the hub; 'summaries' is made of scitldr_dev.jsonl and scitldr_test.jsonl, less what
+scitldr_train.jsonl has too: of four one-sentence summaries, which is that of the abstract?
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from backend.refused import Refused
 from backend.settings import Method
 from backend.training.data import SUMMARISE
 
-SUMMARIES, SETS = "summaries", ("scitldr_test.jsonl", "scitldr_dev.jsonl")
+SUMMARIES, SETS, TRAINED = "summaries", ("scitldr_test.jsonl", "scitldr_dev.jsonl"), "scitldr_train.jsonl"
 CHOICES = 4
 
 
@@ -89,8 +89,11 @@ class SignalledLM(HFLM):
 def summaries(folder: Path, count: int | None, scratch: Path) -> ConfigurableTask:
     """The task 'summaries' over `count` abstracts, or all; writes its documents to `scratch`."""
     known = [row for name in SETS for row in jsonlines.read(folder / name, "abstract", "tldr")]
+    trained = jsonlines.read(folder / TRAINED, "abstract", "tldr") if (folder / TRAINED).exists() else []
+    seen = {row[part] for row in trained for part in ("abstract", "tldr")}
     # Some abstracts share a summary: another's would be right too.
-    rows = [*{row["tldr"]: row for row in known}.values()][:count]
+    fresh = {row["tldr"]: row for row in known if not {row["abstract"], row["tldr"]} & seen}
+    rows = [*fresh.values()][:count]
     if len(rows) < CHOICES:
         raise Refused(f"{folder} has {len(rows)} abstracts in {' and '.join(SETS)}: give at least {CHOICES}")
     order, documents = random.Random(0), []

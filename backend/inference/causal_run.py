@@ -278,7 +278,7 @@ class CausalRun:
             p_eos_model=choice.p_end_model,
             thinking=thinking,
             alternatives=self._alternatives(choice) if probe else None,
-            sinks=None if probe is None else probe.sinks(cache),
+            sink_share=None if probe is None else probe.sink_share(cache),
         )
 
     def _alternatives(self, choice: Choice) -> tuple[Alternative, ...]:

@@ -143,16 +143,16 @@ class Probe:
         scores = self._one[layer][head] if self._one else self._scores(cache, layer, head)
         return by_distance(scores.float().cpu().numpy(), distances(cache), layer, head)
 
-    def sinks(self, cache: FramedCache) -> np.ndarray:
+    def sink_share(self, cache: FramedCache) -> np.ndarray:
         """Share of the last row's attention on the text's first SINKS tokens [layers], mean over heads."""
         if not self._one:
-            return self._share_of_sinks(cache).mean(-1).numpy()
+            return self._kept_sink_share(cache).mean(-1).numpy()
         scores = torch.stack([self._one[i] for i in range(self.layers)]).float()
         first = torch.from_numpy(np.flatnonzero(positions(cache) < SINKS)).to(scores.device)
         shares = (scores[..., first] - scores.logsumexp(-1, keepdim=True)).exp().sum(-1)
         return shares.mean(-1).cpu().numpy()
 
-    def _share_of_sinks(self, cache: FramedCache) -> Tensor:
+    def _kept_sink_share(self, cache: FramedCache) -> Tensor:
         """That share [layers, heads] of a query decoded by the kernels, from the first keys as they still stand."""
         chunk, kv_heads = cache.chunk, cache.shape.heads
         assert chunk is not None and self._queries is not None and self._lse is not None

@@ -23,10 +23,11 @@ def csv_table(steps: Sequence[Step]) -> str:
     table = io.StringIO()
     writer = csv.writer(table)
     layers = max((len(step.entropy) for step in steps if step.entropy is not None), default=0)
-    writer.writerow([*COLUMNS, *(f"{name}_layer_{layer}" for name in ("entropy", "sinks") for layer in range(layers))])
+    of_each = [f"{name}_layer_{layer}" for name in ("entropy", "sink_share") for layer in range(layers)]
+    writer.writerow([*COLUMNS, *of_each])
     for step in steps:
         cells = [guarded(getattr(step, name)) for name in COLUMNS]
-        for of_layers in (None if step.entropy is None else step.entropy.mean(axis=1), step.sinks):
+        for of_layers in (None if step.entropy is None else step.entropy.mean(axis=1), step.sink_share):
             cells += [""] * layers if of_layers is None else [f"{number:.4g}" for number in of_layers]
         writer.writerow(cells)
     return table.getvalue()

@@ -244,7 +244,7 @@ class StepRecord(Record):
     source: tuple[str, ...] | None = None
     alternatives: Annotated[tuple[AlternativeRecord, ...], Field(max_length=MAX_ALTERNATIVES)] | None = None
     chosen: bool | None = None
-    sinks: Parts | None = None
+    sink_share: Parts | None = None
 
     @model_validator(mode="after")
     def _models_own_is_whole(self) -> StepRecord:
@@ -373,7 +373,7 @@ class TraceRecord(Record):
             raise ValueError("the seconds fall from token to token")
         known = [self.capabilities.get(name) for name in ("layers", "heads", "width")]
         _agree("entropies", known[:2], [a.shape[-2:] for a in self._entropies()])
-        _agree("shares of attention", known[:1], [s.sinks.shape for s in self.steps if s.sinks is not None])
+        _agree("shares of attention", known[:1], [s.sink_share.shape for s in self.steps if s.sink_share is not None])
         _agree("states", known[2:], [a.shape[-1:] for a in self._states()])
         return self
 

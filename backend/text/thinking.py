@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Literal
 
 from backend.text.prompt import TextStream
@@ -35,7 +36,9 @@ class Response:
         self.tokenizer, self.expected = tokenizer, expected
         self.answer, self._thought = TextStream(tokenizer), TextStream(tokenizer, specials=True)
         self._open = opened
-        self._mark = 0
+        # Tokens of the thinking up to its first mark and up to its last, and those that would end it.
+        self._mark = self._ended = 0
+        self._end: list[int] = []
         self._stage: Stage = "inside" if opened else "before"
 
     @property
@@ -77,25 +80,46 @@ class Response:
         """The token that has to come next, where so many tokens of thinking are all that it may have; 0 is no bound.
 
         The thinking is ended by its mark and an empty line, as its model would (budget forcing: Muennighoff et al.
-        2025, s1). None while the budget lasts, where the model ended it, and once that is written.
+        2025, s1). None while the budget lasts, where the model is about to end it or has, and once that is written.
         """
-        if not budget or self._stage not in ("inside", "after") or len(self._thought.tokens) < max(budget, self._mark):
+        if not budget:
             return None
-        since, end = self._since(budget)
-        by_itself = self._stage == "after" and not since
-        return None if by_itself or since != end[: len(since)] or len(since) == len(end) else end[len(since)]
+        tokens, end = self._thought.tokens, self._ending
+        if self._stage == "inside" and len(tokens) >= self._bound(budget):
+            begun = next(n for n in range(len(end), -1, -1) if tokens[len(tokens) - n :] == end[:n])
+            amid = any(self._thought.text.endswith(MARKS[self._open][:n]) for n in range(1, len(MARKS[self._open])))
+            # A mark in several pieces, the first of which the model has written.
+            own = not begun and amid and len(tokens) < self._bound(budget) + len(end)
+            return None if own else end[begun]
+        if self._stage == "after" and self.closed(budget):
+            since, rest = tokens[self._ended :], end[self._closes :]
+            return rest[len(since)] if len(since) < len(rest) and since == rest[: len(since)] else None
+        return None
 
     def closed(self, budget: int) -> bool:
         """Whether the thinking was ended because it had used its budget."""
-        if not budget or not self._open:
+        if self._ended <= self._bound(budget):
             return False
-        since, end = self._since(budget)
-        return since[: len(end)] == end
+        end = self._ending[: self._closes]
+        written = self._thought.tokens[self._ended - len(end) : self._ended]
+        return written == end
 
-    def _since(self, budget: int) -> tuple[list[int], list[int]]:
-        """The thinking's tokens past its budget, which its first mark may pass, and those that end it there."""
-        end = self.tokenizer.encode(f"\n{MARKS[self._open]}\n\n", add_special_tokens=False)
-        return self._thought.tokens[max(budget, self._mark) :], end
+    def _bound(self, budget: int) -> float:
+        """Tokens that the thinking may have: its first mark is whole in any case."""
+        return max(budget, self._mark) if budget else math.inf
+
+    @property
+    def _ending(self) -> list[int]:
+        """The tokens that end the thinking: its mark on a line, and an empty one."""
+        if not self._end and self._open:
+            self._end = self.tokenizer.encode(f"\n{MARKS[self._open]}\n\n", add_special_tokens=False)
+        return self._end
+
+    @property
+    def _closes(self) -> int:
+        """How many of these there are up to the mark's last."""
+        mark, counts = MARKS[self._open], range(1, len(self._end) + 1)
+        return next(n for n in counts if mark in self.tokenizer.decode(self._end[:n]))
 
     def _first(self, token: int) -> tuple[str, bool]:
         """One of the first tokens, which may become a mark together."""
@@ -116,4 +140,4 @@ class Response:
 
     def _look_for_the_end(self) -> None:
         if self._stage == "inside" and MARKS[self._open] in self._thought.text:
-            self._stage = "after"
+            self._stage, self._ended = "after", len(self._thought.tokens)

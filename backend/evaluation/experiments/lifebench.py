@@ -10,26 +10,28 @@ reads the number in the prompt as all rows do. Greedy decoding, each answer as a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
+import numpy as np
 from pydantic import Field
 
 from backend.engine import Lab
 from backend.evaluation.card import Card
 from backend.evaluation.experiment import Case, Experiment, ModelFlags, Plan, Results, Row, Say, chosen
-from backend.evaluation.joint import Answer, answer, share_of
+from backend.evaluation.joint import Answer, answer
 from backend.evaluation.markdown import UNKNOWN, estimate, figure, percent, table, verdict
 from backend.inference.side_by_side import side_by_side
-from backend.measures.bootstrap import Bounded, difference, share
-from backend.measures.length_error import Control, length_deviation, length_score
+from backend.measures.bootstrap import Bounded, bounded, difference
+from backend.measures.length_error import Control, length_score
 from backend.methods import methods
 from backend.models.pool import Loaded
 from backend.record import jsonlines
 from backend.record.results import counted
+from backend.refused import Refused
 from backend.settings import Method, RunSettings, Watch
 from backend.splits import Prompt
 from backend.text.prompt import token_ids
@@ -43,6 +45,26 @@ LANDING = 8
 BASE, AT_MOST = "none", "none, at most"
 
 
+UNMEASURED = Bounded(None)
+WORDS_OF_CARD = """
+{tasks} English tasks of a selection from LIFEBench, those whose input the model can read. Each is asked for 16, 32, 64,
+128, 256 and 512 words; the benchmark's own prompts say the number to every row, and those of `prompted` and `prompted
+tuned` say it once more. Length score: of 100, which falls with e^(−5·d) for what is too short by the share d and with
+e^(−2·d) for what is too long. The benchmark's published code takes d in percent, so its scores are not these.
+Deviation: the mean of d. Every answer counts; one that still goes on at {cap} tokens is cut there. The score says
+nothing of ends. Ended well: the model ended by EOS where a sentence ends as the model alone would end it. Met and ended
+well: of all answers, those that did and have the number of words, within 5 % and at least a word. Intervals are over
+tasks; the model alone was asked in the same words.
+"""
+TABLES: dict[Control, str] = {
+    "equal to": "The prompt says 'equal to' the number of words:",
+    "at most": (
+        "The prompt says 'at most'. The score takes all that is not longer as perfect, an empty answer too. A method's "
+        "limit is in tokens, as many as so many words are expected to take; what is met is the number of words:"
+    ),
+}
+
+
 class Way(NamedTuple):
     """How a row asks: its method, what the prompt says of the number, and the endings that are tried near it."""
 
@@ -52,7 +74,7 @@ class Way(NamedTuple):
 
 
 def ways() -> dict[str, Way]:
-    """All rows by name: the model alone, each method that aims at a length, and landing where the page offers it."""
+    """All rows by name: the model alone, each method that aims at a length, and landing for one of a kind."""
     aims = [method for method in methods if method.causal and method.bound]
     plain = {method.name: Way(method.name) for method in aims if method.bound == "target"}
     limits = {method.name: Way(method.name, "at most") for method in aims if method.bound == "limit"}
@@ -78,8 +100,10 @@ def tasks(folder: Path, loaded: Loaded, say: Say) -> list[Task]:
     """Those whose prompt leaves room for an answer in the model's own reach."""
     rows = jsonlines.read(folder / FILE, "id", "category", "task")
     known = [Task(row["id"], row["category"], row["task"]) for row in rows]
-    room = loaded.model.config.max_position_embeddings - CAP
+    room = (loaded.capabilities.training_length or 0) - CAP
     fit = [task for task in known if len(token_ids(RunSettings(prompt=task.text), loaded.tokenizer)) <= room]
+    if not fit:
+        raise Refused(f"the model can read none of the tasks beside an answer of {CAP:,} tokens: take another")
     say(counted("lifebench", "tasks", len(known), len(fit), f"whose input has more than {room:,} tokens"))
     return fit
 
@@ -128,20 +152,11 @@ class LifeBench(Experiment):
             by_row.setdefault(row["row"], []).append(row)
         known = ways()
         found = {name: by_row[name] for name in known if name in by_row}
-        count, cap = len(result["tasks"]), result["cap"]
-        text = (
-            f"{count} of 30 English tasks of LIFEBench, those whose input the model can read, each for "
-            f"{', '.join(map(str, WORDS))} words. Its prompts say the number to every row: 'equal to' it, or 'at most' "
-            "where a method has a limit. Length score: of 100, which falls with e^(−5·d) for what is too short by the "
-            "share d and with e^(−2·d) for what is too long; deviation: the mean of d. Every answer counts; one that "
-            f"still goes on at {cap:,} tokens is cut there. The score says nothing of ends. Ended well: the model "
-            "ended by EOS where a sentence ends as the model alone would end it. Met and ended well: these, within 5 % "
-            "of the number and at least a word, or below the limit. Points are of the score, beside the model alone "
-            "asked in the same words; intervals are over tasks."
-        )
-        return Card(
-            "\n\n".join([text, _rows(found, known, count), "Length score by words asked for:", _by_words(found)]),
-        )
+        parts = [WORDS_OF_CARD.format(tasks=len(result["tasks"]), cap=f"{result['cap']:,}").strip()]
+        for control, words_of_table in TABLES.items():
+            if rows := {name: each for name, each in found.items() if known[name].control == control}:
+                parts += [words_of_table, _rows(rows, BASE if control == "equal to" else AT_MOST)]
+        return Card("\n\n".join([*parts, "Length score by words asked for:", _by_words(found)]))
 
 
 def _answers(
@@ -170,36 +185,52 @@ def _score(row: Row) -> float:
     return length_score([(row["produced"], row["words"])], row["control"])
 
 
-def _by_task(rows: Iterable[Row]) -> list[float]:
-    """The mean length score of each task, in the order of their numbers."""
-    scores: dict[int, list[float]] = {}
+def _by_task(rows: Iterable[Row], measure: Callable[[Row], float]) -> list[float]:
+    """The mean of each task's answers, in the order of the tasks' numbers."""
+    found: dict[int, list[float]] = {}
     for row in rows:
-        scores.setdefault(row["task"], []).append(_score(row))
-    return [fmean(scores[task]) for task in sorted(scores)]
+        found.setdefault(row["task"], []).append(measure(row))
+    return [fmean(found[task]) for task in sorted(found)]
 
 
-def _rows(found: Mapping[str, Sequence[Row]], known: Mapping[str, Way], count: int) -> str:
-    lines = []
+def _rows(found: Mapping[str, Sequence[Row]], reference: str) -> str:
+    """Every row beside the reference, where both were asked for all numbers of words."""
+    lines, base = [], found.get(reference, [])
     for name, rows in found.items():
-        base = found.get(BASE if known[name].control == "equal to" else AT_MOST)
-        whole = base is not None and rows is not base and len(rows) == len(base)
-        gain = difference(_by_task(rows), _by_task(base)) if base and whole else Bounded(None)
-        ended = [row["own_end"] and row["real_end"] for row in rows]
-        both = [well and _met(row) for well, row in zip(ended, rows, strict=True)]
+        scores, whole = _by_task(rows, _score), _whole(rows)
+        gain = difference(scores, _by_task(base, _score)) if whole and _whole(base) and rows is not base else UNMEASURED
+        ended, both = (bounded(np.mean, _by_task(rows, measure)) for measure in (_well, _both))
         lines.append(
             [
-                name.replace("_", " "), known[name].control, figure(len(rows)), figure(fmean(map(_score, rows))),
-                estimate(gain, count, "tasks", figure), verdict(gain, "nearer", "farther", 0.0) if whole else UNKNOWN,
-                percent(length_deviation([(row["produced"], row["words"]) for row in rows])),
-                *(share_of(share(sum(each), len(rows))) for each in (ended, both)),
+                name.replace("_", " "), figure(len(rows)), figure(fmean(scores)) if whole else UNKNOWN,
+                estimate(gain, len(scores), "tasks", figure),
+                verdict(gain, "higher", "lower", 0.0) if gain.known else UNKNOWN,
+                percent(fmean(map(_deviation, rows))) if whole else UNKNOWN,
+                *(estimate(each, len(scores), "tasks", percent) for each in (ended, both)),
                 percent(fmean(row["reason"] == "cap" for row in rows)),
             ]
         )  # fmt: skip
     columns = [
-        "method", "the prompt says", "answers", "length score", "points more", "distinguished", "deviation",
-        "ended well", "met and ended well", "cut",
+        "method", "answers", "length score", "more than the model alone", "distinguished", "deviation", "ended well",
+        "met and ended well", "cut",
     ]  # fmt: skip
     return table(columns, lines)
+
+
+def _whole(rows: Sequence[Row]) -> bool:
+    return {row["words"] for row in rows} == {*WORDS}
+
+
+def _deviation(row: Row) -> float:
+    return float(abs(row["produced"] - row["words"]) / row["words"])
+
+
+def _well(row: Row) -> bool:
+    return bool(row["own_end"] and row["real_end"])
+
+
+def _both(row: Row) -> bool:
+    return _well(row) and _met(row)
 
 
 def _met(row: Row) -> bool:

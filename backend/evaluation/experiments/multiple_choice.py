@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 MEASURES = ("acc", "acc_norm")
 WORDS = """
 Summaries: of four one-sentence summaries, which is that of the abstract? Chance is 25 %. With the countdown each choice
-is read with its own length as the target, as it would be written. By length: log-likelihood over characters, by which
-the verdict is. Points are beside the model itself on the same questions.
+is read with its own length as the target, as it would be written. The second accuracy is by log-likelihood over
+characters; the verdict is by that. Points are beside the model itself on the same questions.
 """.strip()
 SHIPPED = "backend evaluate multiple_choice --data {data} --method"
 
@@ -82,7 +82,10 @@ class MultipleChoice(Experiment):
         for result in results.values():
             base: dict[str, Row] = {}
             rows += [_line(row, base.setdefault(row["task"], row)) for row in result["accuracy"]]
-        columns = ["model", "task", "questions", "accuracy", "points more", "by length", "points more", "distinguished"]
+        columns = [
+            "model", "task", "questions", "accuracy", "points more", "accuracy by length", "points more by length",
+            "distinguished",
+        ]  # fmt: skip
 
         return Card(f"{WORDS}\n\n{table(columns, rows)}")
 

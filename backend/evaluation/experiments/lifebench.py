@@ -48,13 +48,13 @@ BASE, AT_MOST = "none", "none, at most"
 UNMEASURED = Bounded(None)
 WORDS_OF_CARD = """
 {tasks} English tasks of a selection from LIFEBench, those whose input the model can read. Each is asked for 16, 32, 64,
-128, 256 and 512 words; the benchmark's own prompts say the number to every row, and those of `prompted` and `prompted
-tuned` say it once more. Length score: of 100, which falls with e^(−5·d) for what is too short by the share d and with
-e^(−2·d) for what is too long. The benchmark's published code takes d in percent, so its scores are not these.
-Deviation: the mean of d. Every answer counts; one that still goes on at {cap} tokens is cut there. The score says
-nothing of ends. Ended well: the model ended by EOS where a sentence ends as the model alone would end it. Met and ended
-well: of all answers, those that did and have the number of words, within 5 % and at least a word. Intervals are over
-tasks; the model alone was asked in the same words.
+128, 256 and 512 words. The benchmark's own prompts say the number to every row; methods of the prompt say it once more.
+Length score: of 100, which falls with e^(−5·d) for what is too short by the share d and with e^(−2·d) for what is too
+long. The benchmark's published code takes d in percent, so its scores are not these. Deviation: the mean of d. Every
+answer counts; one that still goes on at {cap} tokens is cut there. The score says nothing of ends. Ended well: the
+model ended by EOS where a sentence ends as the model alone would end it. Met and ended well: of all answers, those that
+did and have the number of words, within 5 % and at least a word. Intervals are over tasks. The model alone was asked in
+the same words.
 """
 TABLES: dict[Control, str] = {
     "equal to": "The prompt says 'equal to' the number of words:",
@@ -202,7 +202,7 @@ def _rows(found: Mapping[str, Sequence[Row]], reference: str) -> str:
         ended, both = (bounded(np.mean, _by_task(rows, measure)) for measure in (_well, _both))
         lines.append(
             [
-                name.replace("_", " "), figure(len(rows)), figure(fmean(scores)) if whole else UNKNOWN,
+                _shown(name), figure(len(rows)), figure(fmean(scores)) if whole else UNKNOWN,
                 estimate(gain, len(scores), "tasks", figure),
                 verdict(gain, "higher", "lower", 0.0) if gain.known else UNKNOWN,
                 percent(fmean(map(_deviation, rows))) if whole else UNKNOWN,
@@ -215,6 +215,10 @@ def _rows(found: Mapping[str, Sequence[Row]], reference: str) -> str:
         "met and ended well", "cut",
     ]  # fmt: skip
     return table(columns, lines)
+
+
+def _shown(name: str) -> str:
+    return name.replace("_", " ").replace(",", "")
 
 
 def _whole(rows: Sequence[Row]) -> bool:
@@ -243,5 +247,5 @@ def _by_words(found: Mapping[str, Sequence[Row]]) -> str:
     lines = []
     for name, rows in found.items():
         scores = [[_score(row) for row in rows if row["words"] == count] for count in WORDS]
-        lines.append([name.replace("_", " "), *(figure(fmean(each) if each else math.nan) for each in scores)])
+        lines.append([_shown(name), *(figure(fmean(each) if each else math.nan) for each in scores)])
     return table(["method", *map(str, WORDS)], lines)

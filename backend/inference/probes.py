@@ -163,7 +163,7 @@ class Probe:
             for piece in chunk.pieces.get(group, ()):
                 hi = min(piece.hi, piece.lo + SINKS - piece.first)
                 if hi > piece.lo:
-                    keys = torch.stack([cache.keys(layer, piece.lo, hi).float() for layer in range(self.layers)])
+                    keys = cache.buffers[0][:, :, piece.lo : hi].float()
                     scores = queries @ keys.transpose(-1, -2) * cache.shape.width**-0.5
                     if piece.spans is not None:
                         seen = within(piece.spans[-1:], piece.hi - piece.lo, scores.device)[0, : hi - piece.lo]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from backend.evaluation.card import Card
+from backend.evaluation.card import UNEQUAL, Card
 from backend.evaluation.experiment import Case, Experiment, ModelFlags, Plan, Results, Row, Say
 from backend.evaluation.markdown import UNKNOWN, estimate, figure, percent, points, table, verdict
 from backend.measures.bootstrap import Bounded, difference
@@ -48,6 +48,7 @@ class MultipleChoice(Experiment):
     rows = "accuracy"
     key = ("model",)
     needs = ("lm_eval",)
+    withdrawn = f"{UNEQUAL}, and at most 24 questions were asked"
     recipe = (f"{SHIPPED} ldpe orpe pre {{more}}", f"{SHIPPED} sft sft_ntk sft_dynamic {{more}}")
 
     class Options(ModelFlags):

@@ -8,7 +8,7 @@ import torch
 from backend.engine import Lab
 from backend.inference.base_model import PROBABLE, BaseModel, End, end_of
 from backend.inference.control import Control
-from backend.inference.landing import JUDGED, REACH, Ending, distinct
+from backend.inference.landing import JUDGED, REACH, Ending, Landing, distinct
 from backend.inference.model_runner import Runner
 from backend.models.pool import Models
 from backend.positions import LambdaWindow, Plain
@@ -80,6 +80,28 @@ def test_words_and_characters_are_counted_as_such(lab, unit, target):
     _, finish = run(lab, ask(target=target, unit=unit, landing=12))
     assert finish.reason == "eos" and finish.landed and final(finish.text)
     assert abs(finish.error) <= tolerance(target, unit)
+
+
+@pytest.mark.parametrize(("unit", "target"), [("words", 12), ("characters", 60)])
+def test_a_try_is_over_soon_after_its_target_whatever_the_cap(lab, monkeypatch, unit, target):
+    own, read = Landing._try, []
+
+    def counted(self, *given):
+        tried = own(self, *given)
+        found, reads = next(tried, None), 0
+        while found is not None:
+            reads += 1
+            logits = yield found
+            try:
+                found = tried.send(logits)
+            except StopIteration as end:
+                read.append(reads)
+                return end.value
+
+    monkeypatch.setattr(Landing, "_try", counted)
+    _, finish = run(lab, ask(target=target, unit=unit, landing=6, max_new_tokens=1000))
+    # Without its end a model writes marks that are no words, such as those of turns.
+    assert finish.landed and len(read) >= 6 and max(read) < 90
 
 
 def test_an_end_beyond_the_cap_is_none(lab):

@@ -39,8 +39,9 @@ if TYPE_CHECKING:
 REACH, LATEST = 48, 32
 # Tokens after which more endings are tried, where none fitted; nearer to the target than that are the last.
 PAUSE = 12
-# Beyond the tolerance a last try may go on for so many tokens.
-SLACK = 8
+# Beyond the tolerance a last try may go on for so many tokens, and within it for so many that add no word or character,
+# as marks and empty lines do.
+SLACK, STILL = 8, 24
 TEMPERATURES = (0.5, 0.7, 0.9, 1.1)
 TOP_K = 20
 # Of endings that fit: what EOS weighs beside a token, and nats that a repeated 4-gram costs.
@@ -190,6 +191,7 @@ class Landing:
         high = round(fork.goal + tolerance(fork.goal, self.unit))
         aims: list[int] = []
         found: list[Ending] = []
+        longest, grown = 0, len(tokens)
         # It may have ended already.
         ending = self._ending(fork, tokens, aims, text, len(tokens)) if tokens else None
         while True:
@@ -203,13 +205,16 @@ class Landing:
                     return found
             # A target that was passed is ended as soon as it can be.
             most = max(in_tokens(high, self.unit, text, len(tokens)), len(fork.written))
-            if len(tokens) >= min(most + SLACK, self.cap) or self.stopped():
+            passed = max(in_tokens(high, self.unit, text, len(tokens), past=True), len(fork.written))
+            if len(tokens) >= min(passed + SLACK, grown + STILL, self.cap) or self.stopped():
                 return found
             # EOS amid a sentence, which the count asks for near the goal, would leave nothing to choose from.
             if token in self.ends:
                 token = _chosen(likely.index_fill(0, ends, -torch.inf), random, temperature)
             tokens.append(token)
             text = self._text(tokens)
+            if (done := length(self.unit, text, len(tokens))) > longest:
+                longest, grown = done, len(tokens)
             ending = self._ending(fork, tokens, aims, text, max(1, most))
             aims.append(ending.aims[-1] if ending is not None else max(1, most))
             if signal is not None:

@@ -64,14 +64,16 @@ def test_tasks_that_the_model_cannot_read_are_left_out_and_counted(tmp_path, emb
 def test_the_card_counts_every_answer_and_compares_those_that_were_asked_alike():
     answers = [row(BASE, task, words, 2 * words) for words in WORDS for task in range(8)]
     answers += [row("ldpe", task, words, words, well=task < 2) for words in WORDS for task in range(8)]
+    for one in answers:
+        one["text"] = "so it is and " * 4 if one["row"] == "ldpe" else ""
     limited = {"control": "at most"}
     answers += [row(AT_MOST, task, words, words, reason="cap", **limited) for words in WORDS for task in range(8)]
     answers += [row("mnt_ldpe", task, words, words + 1, **limited) for words in WORDS[:1] for task in range(8)]
     result = {"tasks": [*range(8)], "cap": CAP, "answers": answers}
     card = experiments["lifebench"].card({"lifebench.json": result})
     found = lines_of(card.text)
-    count, score, more, apart, deviation, well, both, cut = found["ldpe"]
-    assert (count, score, apart, deviation, cut) == ("48", "100", "higher", "0 %", "0 %")
+    count, score, more, apart, deviation, well, both, cut, repeated = found["ldpe"]
+    assert (count, score, apart, deviation, cut, repeated) == ("48", "100", "higher", "0 %", "0 %", "69 %")
     assert more == "86.5 (86.5 to 86.5; 8 tasks)" and both == well and well.startswith("25 % (0 % to ")
     assert found["none"][1:4] == ["13.5", "–", "–"] and found["none"][6].startswith("0 %")
     assert found["none at most"][1] == "100" and found["none at most"][7] == "100 %"

@@ -18,7 +18,7 @@ def distinct(tokens: Sequence[Hashable], n: int) -> float:
     return len(set(grams)) / len(grams) if grams else 1.0
 
 
-def repetition(tokens: list[int]) -> float:
+def repetition(tokens: Sequence[Hashable]) -> float:
     """Share of the 4-grams of a response that are not its first of their kind; 0 below 4 tokens."""
     return 1 - distinct(tokens, NGRAM)
 

@@ -9,12 +9,11 @@ reads the number in the prompt as all rows do. Greedy decoding, each answer as a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -27,6 +26,7 @@ from backend.evaluation.markdown import UNKNOWN, estimate, figure, percent, tabl
 from backend.inference.side_by_side import side_by_side
 from backend.measures.bootstrap import Bounded, bounded, difference
 from backend.measures.length_error import Control, length_score
+from backend.measures.overlap import repetition
 from backend.methods import methods
 from backend.models.pool import Loaded
 from backend.record import jsonlines
@@ -53,8 +53,9 @@ Length score: of 100, which falls with e^(−5·d) for what is too short by the 
 long. The benchmark's published code takes d in percent, so its scores are not these. Deviation: the mean of d. Every
 answer counts; one that still goes on at {cap} tokens is cut there. The score says nothing of ends. Ended well: the
 model ended by EOS where a sentence ends as the model alone would end it. Met and ended well: of all answers, those that
-did and have the number of words, within 5 % and at least a word. Intervals are over tasks. The model alone was asked in
-the same words.
+did and have the number of words, within 5 % and at least a word. Repeated: the share of runs of four words that the
+answer has had before, the mean over answers; a length is worth less where it is reached by repeating. Intervals are
+over tasks. The model alone was asked in the same words.
 """
 TABLES: dict[Control, str] = {
     "equal to": "The prompt says 'equal to' the number of words:",
@@ -156,7 +157,8 @@ class LifeBench(Experiment):
         for control, words_of_table in TABLES.items():
             if rows := {name: each for name, each in found.items() if known[name].control == control}:
                 parts += [words_of_table, _rows(rows, BASE if control == "equal to" else AT_MOST)]
-        return Card("\n\n".join([*parts, "Length score by words asked for:", _by_words(found)]))
+        parts += ["Length score by words asked for:", _by_words(found, _score, figure)]
+        return Card("\n\n".join([*parts, "Repeated by words asked for:", _by_words(found, _repeated, percent)]))
 
 
 def _answers(
@@ -207,12 +209,12 @@ def _rows(found: Mapping[str, Sequence[Row]], reference: str) -> str:
                 verdict(gain, "higher", "lower", 0.0) if gain.known else UNKNOWN,
                 percent(fmean(map(_deviation, rows))) if whole else UNKNOWN,
                 *(estimate(each, len(scores), "tasks", percent) for each in (ended, both)),
-                percent(fmean(row["reason"] == "cap" for row in rows)),
+                percent(fmean(row["reason"] == "cap" for row in rows)), percent(fmean(map(_repeated, rows))),
             ]
         )  # fmt: skip
     columns = [
         "method", "answers", "length score", "more than the model alone", "distinguished", "deviation", "ended well",
-        "met and ended well", "cut",
+        "met and ended well", "cut", "repeated",
     ]  # fmt: skip
     return table(columns, lines)
 
@@ -229,6 +231,10 @@ def _deviation(row: Row) -> float:
     return float(abs(row["produced"] - row["words"]) / row["words"])
 
 
+def _repeated(row: Row) -> float:
+    return repetition(row["text"].split())
+
+
 def _well(row: Row) -> bool:
     return bool(row["own_end"] and row["real_end"])
 
@@ -243,9 +249,9 @@ def _met(row: Row) -> bool:
     return bool(abs(row["produced"] - row["words"]) <= tolerance(row["words"], "words"))
 
 
-def _by_words(found: Mapping[str, Sequence[Row]]) -> str:
+def _by_words(found: Mapping[str, Sequence[Row]], measure: Callable[[Row], float], show: Callable[[Any], str]) -> str:
     lines = []
     for name, rows in found.items():
-        scores = [[_score(row) for row in rows if row["words"] == count] for count in WORDS]
-        lines.append([_shown(name), *(figure(fmean(each) if each else math.nan) for each in scores)])
+        values = [[measure(row) for row in rows if row["words"] == count] for count in WORDS]
+        lines.append([_shown(name), *(show(fmean(each)) if each else UNKNOWN for each in values)])
     return table(["method", *map(str, WORDS)], lines)

@@ -253,7 +253,7 @@ def plain(cell: str) -> str:
 
 def test_headlines_come_first_and_what_is_withdrawn_last(shown):
     assert shown.order[:3] == [
-        "Headlines", "Answers that have the length asked for and end well", "Long answers, PIC without training"
+        "Headlines", "Answers that have the length asked for and end well", "LIFEBench's tasks"
     ]  # fmt: skip
     assert shown.order[-2:] == ["Withdrawn: being measured again", "What did not work"]
 

@@ -156,7 +156,7 @@ class Probe:
         """That share [layers, heads] of a query decoded by the kernels, from the first keys as they still stand."""
         chunk, kv_heads = cache.chunk, cache.shape.heads
         assert chunk is not None and self._queries is not None and self._lse is not None
-        found = torch.zeros(self.layers, kv_heads, self.heads // kv_heads)
+        found = torch.zeros(self.layers, kv_heads, self.heads // kv_heads, dtype=torch.float32)
         lse = self._lse.view(found.shape)[..., None]
         for index, group in enumerate(chunk.groups):
             queries = self._queries[:, index].reshape(*found.shape, -1)

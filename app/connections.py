@@ -13,6 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+import h11
 from uvicorn import Server
 from uvicorn.config import LOOP_FACTORIES
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -94,6 +95,12 @@ class Connection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         if not self.transport.is_closing():
             super().data_received(data)
+            self._time()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        # What still comes of an answered request is not waited for as a next one is.
+        if self.conn.their_state is h11.SEND_BODY:
             self._time()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -61,8 +61,7 @@ def endpoint(
         thinking: bool = False,
         special_tokens: bool = False,
         probes: bool = False,
-        layer: int = 0,
-        head: int = 0,
+        layer: int = 0, head: int = 0,
         every: int = 4,
         earlier: list[dict[str, str]] | None = None,
         thinking_budget: int = 0,
@@ -75,10 +74,9 @@ def endpoint(
         seconds, tokens_per_second, cache_bytes and message); `steps`, one entry a new token since the last update (all
         of them in the result) with index, token, text, p and p_eos as drawn with, p_model and p_eos_model as the model
         has them, spread (the model's own entropy), context, attended, wanted, goal, remaining, seconds and thinking
-        (whether the token is of the thinking, which `text` leaves out); with probes also alternatives (the likeliest
-        tokens there), entropy of every layer and head, sink_share (of every layer, the share of attention on the first
-        four tokens), state (first layer's output), logits of one head by perceived distance, and on the first step
-        reading (what was seen while the prompt was read), as in a saved trace: long arrays are {shape, f16}, base64 of
+        (of what `text` leaves out); with probes also alternatives (the likeliest tokens), entropy of layers and heads,
+        sink_share (of attention, by layer), state (first layer's output), logits of one head by perceived distance, and
+        on the first step reading (of the prompt), as in a saved trace: long arrays are {shape, f16}, base64 of
         little-endian float16. earlier: each message is {role, content}.
         """
         given = {name: value for name, value in locals().items() if name in RunSettings.model_fields}

@@ -116,8 +116,7 @@ def _shares(value: Any) -> np.ndarray:
 
 
 def _parts(value: Any) -> np.ndarray:
-    array = _numbers(value)
-    if array.ndim != 1 or not array.size or array.min() < 0 or array.max() > MOST_SHARES:
+    if (array := _numbers(value)).ndim != 1 or not array.size or array.min() < 0 or array.max() > MOST_SHARES:
         raise ValueError("the shares of attention on the first tokens are numbers from 0 to 1, one a layer")
     return array
 

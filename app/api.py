@@ -19,6 +19,19 @@ from backend.steps import Step
 Unread = Callable[[str | None], bool]
 # Fields that are called otherwise here.
 ARGUMENTS = {"enabled": "probes"}
+RUNS = "Runs the model and streams the run."
+UPDATES = """
+Each update, and the result, is an object: `progress` (until the first token {before}, runs that wait ahead of this one,
+or {read, total}, tokens of the prompt that were read, of how many; then null); `text` so far; `finish` (null until the
+end, then reason, tokens, words, characters, signed error, thinking, thinking_tokens, seconds, tokens_per_second,
+cache_bytes and message); `steps`, one entry a new token since the last update (all of them in the result) with index,
+token, text, p and p_eos as drawn with, p_model and p_eos_model as the model has them, spread (the model's own entropy),
+context, attended, wanted, goal, remaining, seconds and thinking (whether the token is of the thinking, which `text`
+leaves out); with probes also alternatives (the likeliest tokens there), entropy of every layer and head, sink_share (of
+every layer, the share of attention on the first four tokens), state (first layer's output), logits of one head by
+perceived distance, and on the first step reading (what was seen while the prompt was read), as in a saved trace: long
+arrays are {shape, f16}, base64 of little-endian float16. earlier: each message is {role, content}.
+"""
 REFUSES = "Settings that cannot run are refused with a sentence."
 # What the probes see.
 SEEN = {"alternatives", "entropy", "sink_share", "state", "logits", "reading", "looked", "source"}
@@ -61,24 +74,13 @@ def endpoint(
         thinking: bool = False,
         special_tokens: bool = False,
         probes: bool = False,
-        layer: int = 0, head: int = 0,
+        layer: int = 0,
+        head: int = 0,
         every: int = 4,
         earlier: list[dict[str, str]] | None = None,
         thinking_budget: int = 0,
     ) -> Iterator[dict[str, Any]]:
-        """Runs the model and streams the run.
-
-        Each update, and the result, is an object: `progress` (until the first token {before}, runs that wait ahead of
-        this one, or {read, total}, tokens of the prompt that were read, of how many; then null); `text` so far;
-        `finish` (null until the end, then reason, tokens, words, characters, signed error, thinking, thinking_tokens,
-        seconds, tokens_per_second, cache_bytes and message); `steps`, one entry a new token since the last update (all
-        of them in the result) with index, token, text, p and p_eos as drawn with, p_model and p_eos_model as the model
-        has them, spread (the model's own entropy), context, attended, wanted, goal, remaining, seconds and thinking
-        (of what `text` leaves out); with probes also alternatives (the likeliest tokens), entropy of layers and heads,
-        sink_share (of attention, by layer), state (first layer's output), logits of one head by perceived distance, and
-        on the first step reading (of the prompt), as in a saved trace: long arrays are {shape, f16}, base64 of
-        little-endian float16. earlier: each message is {role, content}.
-        """
+        """Runs the model and streams the run, as UPDATES says."""
         given = {name: value for name, value in locals().items() if name in RunSettings.model_fields}
         watch = {"enabled": probes, "layer": layer, "head": head, "every": every}
         yield from _run(lab, runs, unread, request.session_hash, given, watch)
@@ -115,7 +117,7 @@ def described(generate: Callable[..., Any]) -> str:
     watched = Watch.model_json_schema()["properties"]
     fields = RunSettings.model_json_schema()["properties"] | {ARGUMENTS.get(n, n): watched[n] for n in watched}
     lines = [_line(name, fields[name]) for name in parameters if name in fields]
-    return "\n".join([" ".join([*(inspect.getdoc(generate) or "").split(), REFUSES]), "", *lines])
+    return "\n".join([" ".join([RUNS, *UPDATES.split(), REFUSES]), "", *lines])
 
 
 def _line(name: str, schema: dict[str, Any]) -> str:

@@ -163,8 +163,7 @@ def note(x: float, y: float, text: str, anchor: str, xref: str = "paper", yref: 
 def mark_x(
     layout: dict[str, Any], x: float, colour: str, words: str, log: bool = False, y: float = 0.04, anchor: str = "right"
 ) -> None:
-    """Marks a place on x with a dotted line, and words beside it at the height `y`: 0 to 1, or above
-    the chart."""
+    """Marks a place on x with a dotted line, and words beside it at the height `y`: 0 to 1, more is above."""
     layout["shapes"].append(dotted(colour, x=x))
     place = {"yanchor": "middle", "xshift": -3 if anchor == "right" else 3, "font": {"size": 11, "color": colour}}
     layout["annotations"].append(note(math.log10(x) if log else x, y, words, anchor, xref="x") | place)

@@ -94,25 +94,27 @@ def _mean(colour: str, run: RunSeries) -> drawing.Drawn | None:
 
 
 def table(run: RunSeries) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Context [k], ceiling [k] and entropy meaned over heads [k, layers], the prompt's rows first.
-
-    Of a long response, stretches of tokens are averaged, and their context and ceiling are those of the last one; of a
-    text, chunks are picked.
-    """
-    n = len(run.entropy)
-    if run.to_read:
-        at = sample(n, drawing.FEWER)
-        ceiling = np.log(np.maximum(pick(run.attended, at), 1))
-        return pick(run.context, at), drawing.rounded(ceiling, 3), np.array(run.entropy)[at]
-    starts, ends = stretches(n, STRETCHES)
-    context, attended = pick(run.context, ends - 1), pick(run.attended, ends - 1)
-    values = np.add.reduceat(np.array(run.entropy), starts, axis=0) / (ends - starts)[:, None]
+    """Context [k], ceiling [k] and entropy meaned over heads [k, layers], the prompt's rows first."""
+    at, values = thinned(run, run.entropy)
+    context, attended = pick(run.context, at), pick(run.attended, at)
     reading = run.reading
     if reading is not None:
         context = np.concatenate([reading.positions + 1, context])
         attended = np.concatenate([reading.attended, attended])
         values = np.concatenate([reading.entropy.mean(axis=2), values])
     return context, drawing.rounded(np.log(np.maximum(attended, 1)), 3), drawing.rounded(values, 3)
+
+
+def thinned(run: RunSeries, rows: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Of rows [n, layers] that a run recorded as many as are drawn [k, layers], and where each ends in them [k].
+
+    Of a long response, stretches of tokens are averaged; of a text, chunks are picked.
+    """
+    if run.to_read:
+        at = sample(len(rows), drawing.FEWER)
+        return at, np.array(rows)[at]
+    starts, ends = stretches(len(rows), STRETCHES)
+    return ends - 1, np.add.reduceat(np.array(rows), starts, axis=0) / (ends - starts)[:, None]
 
 
 def shown_layers(layers: int, watched: int) -> list[int]:

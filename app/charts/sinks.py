@@ -8,8 +8,8 @@ import numpy as np
 
 from app.charts import drawing
 from app.charts.base import Chart, LiveChart, alone, of_texts
-from app.charts.entropy import STRETCHES, layer_colour, layer_scale, shown_layers
-from app.series import RunSeries, pick, sample, stretches
+from app.charts.entropy import layer_colour, layer_scale, shown_layers, thinned
+from app.series import RunSeries, pick
 from backend.steps import SINKS
 
 OF_SEVERAL = f"Share of attention on the first {SINKS} tokens, mean over layers and heads"
@@ -80,15 +80,6 @@ def _mean(colour: str, run: RunSeries) -> drawing.Drawn | None:
 
 
 def table(run: RunSeries) -> tuple[np.ndarray, np.ndarray]:
-    """Context [k] and the share of each layer [k, layers].
-
-    Of a long response, stretches of tokens are averaged, and their context is that of the last one; of a text, chunks
-    are picked.
-    """
-    n = len(run.sink_share)
-    if run.to_read:
-        at = sample(n, drawing.FEWER)
-        return pick(run.sink_context, at), drawing.rounded(np.array(run.sink_share)[at], 4)
-    starts, ends = stretches(n, STRETCHES)
-    values = np.add.reduceat(np.array(run.sink_share), starts, axis=0) / (ends - starts)[:, None]
-    return pick(run.sink_context, ends - 1), drawing.rounded(values, 4)
+    """Context [k] and the share of each layer [k, layers]."""
+    at, values = thinned(run, run.sink_share)
+    return pick(run.sink_context, at), drawing.rounded(values, 4)

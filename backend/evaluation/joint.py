@@ -32,7 +32,7 @@ from backend.splits import Kind, Prompt, fingerprint
 from backend.steps import Finish, Step
 from backend.text.lists import whole_list
 from backend.text.prompt import end_ids, token_ids
-from backend.text.units import in_tokens, length, tolerance
+from backend.text.units import in_tokens, length, met, tolerance
 
 # Tokens beyond the target after which an answer is cut: far outside every tolerance.
 BEYOND = 60
@@ -70,9 +70,7 @@ class Answer:
     @property
     def in_length(self) -> bool:
         """Condition 1."""
-        if self.limit:
-            return self.produced <= self.target
-        return abs(self.produced - self.target) <= tolerance(self.target, self.unit)
+        return met(self.produced, self.target, self.unit, self.limit)
 
     def real_end(self, probable: float = PROBABLE) -> bool:
         """Condition 3."""

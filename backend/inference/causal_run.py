@@ -175,8 +175,9 @@ class CausalRun:
         return in_tokens(wanted, self.settings.goal_unit, self.text.text, len(self.text.tokens), past)
 
     def _end_goal(self, wanted: int | None) -> int | None:
-        """The target in tokens of the whole response, also where that has passed it; None while the model thinks."""
-        goal = None if self.response.thinking else self.goal(wanted, past=True)
+        """The target in tokens of the whole response, also where that has passed it; None while the model thinks, and
+        where nothing aims at it: words are counted anew for it."""
+        goal = self.goal(wanted, past=True) if self.chooser.aims and not self.response.thinking else None
         return None if goal is None else goal + self.response.thought
 
     def _planned(

@@ -50,6 +50,11 @@ class Chooser:
         self._aimed = method.processor(prompt, ends) if ends or not method.writes_end else None
         self._shaping = _shaping(settings, self._aimed, self.greedy)
 
+    @property
+    def aims(self) -> bool:
+        """Whether a goal changes what is chosen."""
+        return self._aimed is not None
+
     def choose(
         self, logits: Tensor, read: list[int], goal: int | None, planned: int | None = None, others: int = 0
     ) -> Choice:

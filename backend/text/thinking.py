@@ -101,8 +101,7 @@ class Response:
         if self._ended <= self._bound(budget):
             return False
         end = self._ending[: self._closes]
-        written = self._thought.tokens[self._ended - len(end) : self._ended]
-        return written == end
+        return self._thought.tokens[self._ended - len(end) : self._ended] == end
 
     def _bound(self, budget: int) -> float:
         """Tokens that the thinking may have: its first mark is whole in any case."""
@@ -118,8 +117,8 @@ class Response:
     @property
     def _closes(self) -> int:
         """How many of these there are up to the mark's last."""
-        mark, counts = MARKS[self._open], range(1, len(self._end) + 1)
-        return next(n for n in counts if mark in self.tokenizer.decode(self._end[:n]))
+        mark, end = MARKS[self._open], self._ending
+        return next(n for n in range(1, len(end) + 1) if mark in self.tokenizer.decode(end[:n]))
 
     def _first(self, token: int) -> tuple[str, bool]:
         """One of the first tokens, which may become a mark together."""

@@ -65,6 +65,11 @@ def tolerance(target: int, unit: Unit) -> float:
     return max(LEAST[unit], 0.05 * target)
 
 
+def met(produced: int, target: int, unit: Unit, limit: bool = False) -> bool:
+    """Whether a length is within the tolerance of its target, or not beyond it where that is a limit."""
+    return produced <= target if limit else abs(produced - target) <= tolerance(target, unit)
+
+
 class Growing:
     """Length in words or characters of a text that grows by pieces.
 

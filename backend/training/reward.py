@@ -19,7 +19,7 @@ from backend.inference.responses import Response
 from backend.measures.overlap import repetition
 from backend.text.lists import whole_list
 from backend.text.sentences import final, mark
-from backend.text.units import tolerance
+from backend.text.units import met
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -76,7 +76,7 @@ def _judged(tokenizer: PreTrainedTokenizerBase, answer: Sampled) -> Judged:
     p_mark = None if place is None else exp(answer.likely[written_by(tokenizer, answer.tokens, place)])
     end = End(p_mark, answer.p_eos, answer.p_line)
     return Judged(
-        in_length=abs(len(answer.tokens) - answer.target) <= tolerance(answer.target, "tokens"),
+        in_length=met(len(answer.tokens), answer.target, "tokens"),
         own_end=answer.ended,
         real_end=bool(answer.tokens) and end.probable >= PROBABLE and whole_list(text),
         p_eos=answer.p_eos,

@@ -25,7 +25,7 @@ from backend.evaluation.joint import Answer, answer
 from backend.evaluation.markdown import UNKNOWN, estimate, figure, percent, table, verdict
 from backend.inference.side_by_side import side_by_side
 from backend.measures.bootstrap import Bounded, bounded, difference
-from backend.measures.length_error import Control, length_score
+from backend.measures.length_error import Control, Pair, length_deviation, length_score
 from backend.measures.overlap import repetition
 from backend.methods import methods
 from backend.models.pool import Loaded
@@ -35,7 +35,7 @@ from backend.refused import Refused
 from backend.settings import Method, RunSettings, Watch
 from backend.splits import Prompt
 from backend.text.prompt import token_ids
-from backend.text.units import in_tokens, tolerance, words
+from backend.text.units import in_tokens, met, words
 
 FILE = "lifebench_lite_en.jsonl"
 WORDS = (16, 32, 64, 128, 256, 512)
@@ -183,8 +183,12 @@ def _answers(
     yield from rows
 
 
+def _pairs(rows: Iterable[Row]) -> list[Pair]:
+    return [(row["produced"], row["words"]) for row in rows]
+
+
 def _score(row: Row) -> float:
-    return length_score([(row["produced"], row["words"])], row["control"])
+    return length_score(_pairs([row]), row["control"])
 
 
 def _by_task(rows: Iterable[Row], measure: Callable[[Row], float]) -> list[float]:
@@ -207,7 +211,7 @@ def _rows(found: Mapping[str, Sequence[Row]], reference: str) -> str:
                 _shown(name), figure(len(rows)), figure(fmean(scores)) if whole else UNKNOWN,
                 estimate(gain, len(scores), "tasks", figure),
                 verdict(gain, "higher", "lower", 0.0) if gain.known else UNKNOWN,
-                percent(fmean(map(_deviation, rows))) if whole else UNKNOWN,
+                percent(length_deviation(_pairs(rows))) if whole else UNKNOWN,
                 *(estimate(each, len(scores), "tasks", percent) for each in (ended, both)),
                 percent(fmean(row["reason"] == "cap" for row in rows)), percent(fmean(map(_repeated, rows))),
             ]
@@ -227,10 +231,6 @@ def _whole(rows: Sequence[Row]) -> bool:
     return {row["words"] for row in rows} == {*WORDS}
 
 
-def _deviation(row: Row) -> float:
-    return float(abs(row["produced"] - row["words"]) / row["words"])
-
-
 def _repeated(row: Row) -> float:
     return repetition(row["text"].split())
 
@@ -240,13 +240,7 @@ def _well(row: Row) -> bool:
 
 
 def _both(row: Row) -> bool:
-    return _well(row) and _met(row)
-
-
-def _met(row: Row) -> bool:
-    if row["control"] == "at most":
-        return bool(row["produced"] <= row["words"])
-    return bool(abs(row["produced"] - row["words"]) <= tolerance(row["words"], "words"))
+    return _well(row) and met(row["produced"], row["words"], "words", row["control"] == "at most")
 
 
 def _by_words(found: Mapping[str, Sequence[Row]], measure: Callable[[Row], float], show: Callable[[Any], str]) -> str:

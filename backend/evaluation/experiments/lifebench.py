@@ -42,7 +42,7 @@ WORDS = (16, 32, 64, 128, 256, 512)
 # One cap for all answers, in tokens: 512 words are about 720.
 CAP = 1024
 LANDING = 8
-BASE, AT_MOST = "none", "none, at most"
+BASE, AT_MOST = "none", "none at most"
 
 
 UNMEASURED = Bounded(None)
@@ -80,8 +80,8 @@ def ways() -> dict[str, Way]:
     plain = {method.name: Way(method.name) for method in aims if method.bound == "target"}
     limits = {method.name: Way(method.name, "at most") for method in aims if method.bound == "limit"}
     return {
-        BASE: Way("none"), **plain, "ldpe, landing": Way("ldpe", landing=LANDING),
-        AT_MOST: Way("none", "at most"), **limits, "mnt_orpe, landing": Way("mnt_orpe", "at most", LANDING),
+        BASE: Way("none"), **plain, "ldpe landing": Way("ldpe", landing=LANDING),
+        AT_MOST: Way("none", "at most"), **limits, "mnt_orpe landing": Way("mnt_orpe", "at most", LANDING),
     }  # fmt: skip
 
 
@@ -135,13 +135,14 @@ class LifeBench(Experiment):
 
     def plan(self, options: Options, say: Say) -> Plan:
         lab, known = options.lab(), ways()
+        names = chosen(options.row, known)
         fit = tasks(options.data, lab.models.load(options.model), say)
         common = {"model": options.model, "cap": CAP, "landing": LANDING, "tasks": [task.id for task in fit]}
         return Plan(
             common,
             (
                 Case((name, count), partial(_answers, lab, options.model, name, known[name], count, fit, say))
-                for name in chosen(options.row, known)
+                for name in names
                 for count in WORDS
             ),
         )
@@ -224,7 +225,7 @@ def _rows(found: Mapping[str, Sequence[Row]], reference: str) -> str:
 
 
 def _shown(name: str) -> str:
-    return name.replace("_", " ").replace(",", "")
+    return name.replace("_", " ")
 
 
 def _whole(rows: Sequence[Row]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from typing import Any, Literal
+from typing import Any
 
 import gradio as gr
 
@@ -13,12 +13,23 @@ from app.runs import Runs
 from app.view import follow, sentence
 from backend.inference.control import Control
 from backend.record.schema import StepRecord
-from backend.settings import Method, Pic, Precision, RunSettings, Unit, Watch
+from backend.settings import RunSettings, Watch
 from backend.steps import Step
 
 Unread = Callable[[str | None], bool]
 # Fields that are called otherwise here.
 ARGUMENTS = {"enabled": "probes"}
+# Arguments that have another kind or default here: (kind, default).
+APART: dict[str, tuple[Any, Any]] = {
+    "max_new_tokens": (int | None, None), "probes": (bool, False), "earlier": (list[dict[str, str]] | None, None)
+}  # fmt: skip
+# Clients may give arguments by their places: one that is not here comes after these.
+PLACES = (
+    "prompt", "model", "precision", "method", "target", "unit", "limit", "landing", "in_prompt", "max_new_tokens",
+    "pic", "ratio", "initial", "recent", "reading", "prefill", "window", "sinks", "distance_limit", "temperature",
+    "top_k", "top_p", "repetition_penalty", "seed", "thinking", "special_tokens", "probes", "layer", "head", "every",
+    "earlier", "thinking_budget",
+)  # fmt: skip
 RUNS = "Runs the model and streams the run."
 UPDATES = """
 Each update, and the result, is an object: `progress` (until the first token {before}, runs that wait ahead of this one,
@@ -45,47 +56,41 @@ def endpoint(
     unread: whether a session has yet to read an update; the next one then tells what came meanwhile.
     """
 
-    def generate(
-        request: gr.Request,
-        prompt: str,
-        model: str = "embedded",
-        precision: Precision = "bf16",
-        method: Method = "none",
-        target: int = 100,
-        unit: Unit = "tokens",
-        limit: int = 200,
-        landing: int = 0,
-        in_prompt: bool = False,
-        max_new_tokens: int | None = None,
-        pic: Pic = "none",
-        ratio: float = 1.0,
-        initial: int = 4,
-        recent: int = 200,
-        reading: Literal["contiguous", "literal"] = "contiguous",
-        prefill: Literal["row_exact", "paper"] = "row_exact",
-        window: int | None = None,
-        sinks: int = 10,
-        distance_limit: int | Literal["window", "off"] = "window",
-        temperature: float = 0.0,
-        top_k: int = 0,
-        top_p: float = 1.0,
-        repetition_penalty: float = 1.0,
-        seed: int = 0,
-        thinking: bool = False,
-        special_tokens: bool = False,
-        probes: bool = False,
-        layer: int = 0,
-        head: int = 0,
-        every: int = 4,
-        earlier: list[dict[str, str]] | None = None,
-        thinking_budget: int = 0,
-    ) -> Iterator[dict[str, Any]]:
-        """Runs the model and streams the run, as UPDATES says."""
-        given = {name: value for name, value in locals().items() if name in RunSettings.model_fields}
-        watch = {"enabled": probes, "layer": layer, "head": head, "every": every}
-        yield from _run(lab, runs, unread, request.session_hash, given, watch)
+    request = inspect.Parameter("request", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=gr.Request)
+    signature = inspect.Signature([request, *_parameters()], return_annotation=Iterator[dict[str, Any]])
 
+    def generate(*values: Any, **named: Any) -> Iterator[dict[str, Any]]:
+        """Runs the model and streams the run, as UPDATES says."""
+        asked = signature.bind(*values, **named)
+        asked.apply_defaults()
+        given = dict(asked.arguments)
+        watch = {name: given.pop(ARGUMENTS.get(name, name)) for name in Watch.model_fields}
+        yield from _run(lab, runs, unread, given.pop("request").session_hash, given, watch)
+
+    # Gradio asks for both.
+    generate.__signature__ = signature  # type: ignore[attr-defined]
+    generate.__annotations__ = {each.name: each.annotation for each in signature.parameters.values()} | {
+        "return": signature.return_annotation
+    }
     return generate
+
+
+def _parameters() -> list[inspect.Parameter]:
+    """A parameter for each setting, as the settings have it."""
+    watched = {ARGUMENTS.get(name, name): field for name, field in Watch.model_fields.items()}
+    fields = {name: field for name, field in RunSettings.model_fields.items() if name != "watch"} | watched
+    kinds = {name: (field.annotation, field.default) for name, field in fields.items()} | APART
+    return [
+        inspect.Parameter(
+            name, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=kind,
+            default=inspect.Parameter.empty if fields[name].is_required() else default,
+        )
+        for name, (kind, default) in sorted(kinds.items(), key=lambda each: _place(each[0]))
+    ]  # fmt: skip
+
+
+def _place(name: str) -> int:
+    return PLACES.index(name) if name in PLACES else len(PLACES)
 
 
 def _run(

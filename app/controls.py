@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import astuple, dataclass
-from typing import Any, get_args
+from typing import Any
 
 import gradio as gr
+from pydantic import BaseModel
 
-from app import conversation, live
+from app import conversation, live, setting
 from app.buttons import QUIET
 from app.model import ModelChoice
 from app.share import flat, settings_of
@@ -20,12 +22,17 @@ from backend.positions import policies
 from backend.refused import Refused
 from backend.settings import (
     CAP,
-    MAX_NEW_TOKENS,
+    LengthSettings,
     Method,
+    PositionSettings,
+    PromptSettings,
     RunSettings,
+    SamplingSettings,
     Unit,
+    WindowSettings,
     cap_for,
 )
+from backend.settings.on_page import on_page
 
 DEFAULT_PROMPT = "Why is the sky blue, and why does it turn red in the evening?"
 _PLAIN = RunSettings(prompt=DEFAULT_PROMPT)
@@ -36,7 +43,9 @@ PROMPTS = {
     "Bicycles": "Explain to a child how a bicycle stays upright.",
     "Five tips": "List five ways to save water at home, with one sentence for each.",
 }
-ON, OFF, CUSTOM = "on", "off", "number"
+CUSTOM = "number"
+# What the window and its limit have while they are not in use.
+WINDOW = 512
 
 
 @dataclass
@@ -99,33 +108,18 @@ class Form:
             "talk": talk,
             "model": self.parts["model"].value if self.lacks(name) else name,
             "windowed": window is not None,
-            "window": window or 512,
+            "window": window or WINDOW,
             "limit_kind": limit if isinstance(limit, str) else CUSTOM,
-            "limit_number": limit if isinstance(limit, int) else 512,
+            "limit_number": limit if isinstance(limit, int) else WINDOW,
         }
         return {name: shown[name] for name in self.parts}
 
     @property
     def policy(self) -> list[Any]:
         """The components that decide the position policy, and with it the previews."""
-        names = (
-            "prompt",
-            "talk",
-            "system",
-            "max_new_tokens",
-            "pic",
-            "ratio",
-            "initial",
-            "recent",
-            "reading",
-            "prefill",
-            "windowed",
-            "window",
-            "sinks",
-            "limit_kind",
-            "limit_number",
-        )
-        return [self.parts[name] for name in names]
+        read = ("prompt", "talk", "system", "max_new_tokens")
+        window = ("windowed", "window", "sinks", "limit_kind", "limit_number")
+        return [self.parts[name] for name in (*read, *PositionSettings.model_fields, *window)]
 
 
 def _within(part: Any, value: Any) -> Any:
@@ -139,131 +133,75 @@ def build(prompt: gr.Textbox, talk: gr.HTML, choice: ModelChoice, missing: Mappi
     missing: why a length method cannot be used, or None where it can."""
     parts: dict[str, Any] = {"prompt": prompt, "talk": talk}
     _length(parts, missing)
-    _instruction(parts)
-    _position(parts)
+    with _panel(PromptSettings):
+        parts["system"] = gr.Textbox(
+            "", label="System prompt", lines=1, max_lines=6, elem_id="system", placeholder="empty: the model's own"
+        )
+        _controls(parts, PromptSettings)
+    with _panel(PositionSettings):
+        parts["pic"] = live.choice("pic", "Compression", pic_options(None), _PLAIN.pic)
+        _controls(parts, PositionSettings)
     _window(parts)
-    _sampling(parts)
+    with _panel(SamplingSettings):
+        _controls(parts, SamplingSettings)
     _model(parts, choice)
     _method_follows(parts)
     _cap_follows(parts)
     return Form(parts)
 
 
+def _panel(part: Any) -> gr.Column:
+    """The column of a part of the settings, under its heading."""
+    with gr.Column(elem_classes=["ll-panel"]) as column:
+        live.heading(part.title, part.hint)
+    return column
+
+
+def _controls(parts: dict[str, Any], part: type[BaseModel], **given: Mapping[str, Any]) -> None:
+    """The controls of a part that are not there yet, those of the advanced view last. given: more of a component."""
+    fields = {name: found for name, each in part.model_fields.items() if (found := on_page(each))}
+    for advanced in (False, True):
+        names = [name for name, each in fields.items() if each.advanced == advanced and name not in parts]
+        if names:
+            with gr.Column(elem_classes=["adv"]) if advanced else nullcontext():
+                parts |= {name: setting.control(name, **given.get(name, {})) for name in names}
+
+
 def _length(parts: dict[str, Any], missing: Mapping[Any, str | None]) -> None:
-    with gr.Column(elem_classes=["ll-panel"]):
-        live.heading("Length", "how much it writes")
-        parts["method"] = live.choice("method", "Method", method_options(missing), "none")
+    with _panel(LengthSettings):
+        parts["method"] = live.choice("method", "Method", method_options(missing), _PLAIN.method)
         with gr.Row():
-            parts["target"] = gr.Slider(
-                1, 1000, 100, step=1, label="Target", elem_id="target", scale=3, interactive=False
-            )
-            parts["unit"] = gr.Dropdown(
-                [*get_args(Unit)],
-                value="tokens",
-                label="Unit",
-                scale=1,
-                min_width=110,
-                interactive=False,
-            )
+            parts["target"] = setting.control("target", scale=3, interactive=False)
+            parts["unit"] = setting.control("unit", scale=1, min_width=110, interactive=False)
         gr.HTML(
             '<p class="ll-hint">Each Han or kana character counts as a word; a character is what a reader sees as one, '
             "a family of emoji too.</p>"
         )
-        parts["landing"] = gr.Slider(
-            0,
-            32,
-            0,
-            step=1,
-            label="Landing",
-            info="endings tried near the target or limit, to finish a sentence there; 0 is off",
-            visible=False,
-            elem_id="landing",
-        )
-        parts["in_prompt"] = gr.Checkbox(
-            False,
-            label="Say the length in the prompt too",
-            info="more answers come to an end",
-            visible=False,
-            elem_id="in_prompt",
-        )
-        parts["limit"] = gr.Slider(
-            1, 1000, 200, step=1, label="Limit, in tokens", visible=False, elem_id="limit", **_limit(missing)
-        )
-        parts["max_new_tokens"] = gr.Slider(1, 4096, 256, step=1, label="Cap on new tokens", elem_id="cap")
-
-
-def _instruction(parts: dict[str, Any]) -> None:
-    with gr.Column(elem_classes=["ll-panel"]):
-        live.heading("Instruction", "what it reads first")
-        parts["system"] = gr.Textbox(
-            "", label="System prompt", lines=1, max_lines=6, elem_id="system", placeholder="empty: the model's own"
-        )
-
-
-def _position(parts: dict[str, Any]) -> None:
-    with gr.Column(elem_classes=["ll-panel"]):
-        live.heading("Position", "how far apart tokens seem")
-        parts["pic"] = live.choice("pic", "Compression", pic_options(None), "none")
-        parts["ratio"] = gr.Slider(
-            0.1, 64, 1, step=0.05, label="Ratio", info="above 1 compresses, below 1 stretches", elem_id="ratio"
-        )
-        with gr.Column(elem_classes=["adv"]):
-            parts["initial"] = gr.Slider(0, 1024, 4, step=1, label="Initial tokens left alone", elem_id="initial")
-            parts["recent"] = gr.Slider(1, 4096, 200, step=1, label="Recent tokens left alone", elem_id="recent")
-            parts["reading"] = gr.Radio(["contiguous", "literal"], value="contiguous", label="Reading of equation 9")
-            parts["prefill"] = gr.Radio(
-                [("each row its own frame", "row_exact"), ("one frame for the prompt", "paper")],
-                value="row_exact",
-                label="Frames of the prompt",
-            )
+        hidden = {"visible": False}
+        _controls(
+            parts, LengthSettings, landing=hidden, in_prompt=hidden, limit=hidden | _limit(missing),
+            max_new_tokens={"elem_id": "cap"},
+        )  # fmt: skip
 
 
 def _window(parts: dict[str, Any]) -> None:
-    with gr.Column(elem_classes=["ll-panel"]):
-        live.heading("Λ window", "how far it sees")
+    with _panel(WindowSettings):
         parts["windowed"] = gr.Checkbox(False, label="Read through a Λ window", elem_id="windowed")
-        parts["window"] = gr.Slider(1, 16384, 512, step=1, label="Window, in tokens", elem_id="window")
+        parts["window"] = setting.control("window", value=WINDOW)
         with gr.Column(elem_classes=["adv"]):
-            parts["sinks"] = gr.Slider(0, 256, 10, step=1, label="Sinks: first tokens always seen", elem_id="sinks")
+            parts["sinks"] = setting.control("sinks")
             parts["limit_kind"] = gr.Radio(
-                [("window", "window"), ("off", "off"), ("a number", CUSTOM)], value="window", label="Distance limit"
+                [("window", "window"), ("off", "off"), ("a number", CUSTOM)],
+                value=_PLAIN.distance_limit,
+                label=setting.shown("distance_limit").label,
             )
-            parts["limit_number"] = gr.Number(512, label="Limit, where it is a number", precision=0, minimum=1)
-
-
-def _sampling(parts: dict[str, Any]) -> None:
-    with gr.Column(elem_classes=["ll-panel"]):
-        live.heading("Sampling", "how it chooses")
-        parts["temperature"] = gr.Slider(
-            0, 2, 0, step=0.05, label="Temperature", info="0 always takes the likeliest token", elem_id="temperature"
-        )
-        with gr.Column(elem_classes=["adv"]):
-            parts["top_k"] = gr.Slider(0, 200, 0, step=1, label="Top k", info="0 is off")
-            parts["top_p"] = gr.Slider(0.05, 1, 1, step=0.01, label="Top p")
-            parts["repetition_penalty"] = gr.Slider(0.8, 2, 1, step=0.01, label="Repetition penalty", info="1 is off")
-            parts["seed"] = gr.Number(0, label="Seed", precision=0, minimum=0, maximum=2**32 - 1, elem_id="seed")
-            parts["thinking"] = gr.Checkbox(
-                False,
-                label="Let it think first",
-                info="for models whose template can switch thinking",
-                elem_id="thinking",
-            )
-            parts["thinking_budget"] = gr.Number(
-                0, label="Thinking budget", info="tokens, after which its end is written; 0 is off", precision=0,
-                minimum=0, maximum=MAX_NEW_TOKENS, elem_id="thinking_budget",
-            )  # fmt: skip
-            parts["special_tokens"] = gr.Checkbox(
-                False,
-                label="Typed special tokens act",
-                info="else <|im_end|> in a prompt is text",
-                elem_id="special_tokens",
-            )
+            parts["limit_number"] = gr.Number(WINDOW, label="Limit, where it is a number", precision=0, minimum=1)
 
 
 def _model(parts: dict[str, Any], choice: ModelChoice) -> None:
     with gr.Column(elem_classes=["ll-panel", "adv"]):
         live.heading("Model and probes", "what runs, and what is watched")
-        every = gr.Number(4, label="Every n tokens", precision=0, minimum=1, maximum=1000, min_width=80, render=False)
+        every = setting.control("every", min_width=80, render=False)
         choice.render(every)
     parts |= {**choice.parts, "every": every}
 

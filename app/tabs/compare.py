@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import gradio as gr
 
-from app import charts, controls, lanes, live, model, seeds, toasts
+from app import charts, controls, lanes, live, model, seeds, setting, toasts
 from app.buttons import QUIET, Buttons
 from app.charts.base import encode
 from app.controls import Form
@@ -28,10 +28,8 @@ from backend.models.capabilities import Capabilities
 from backend.positions import policies
 from backend.refused import Refused
 from backend.settings import (
-    MAX_LANDING,
     Method,
     RunSettings,
-    Unit,
     counted,
 )
 from backend.steps import Progress
@@ -126,23 +124,14 @@ def _common(choice: ModelChoice) -> tuple[list[Any], gr.Number, gr.Radio, Button
     are; the buttons."""
     with gr.Row(elem_classes=["ll-panel", "ll-common"]):
         prompt = gr.Textbox(controls.DEFAULT_PROMPT, label="Prompt", lines=2, max_lines=6, scale=4, elem_id="c-prompt")
-        unit = gr.Dropdown(
-            list(get_args(Unit)), value="tokens", label="Unit of targets", scale=1, min_width=120, elem_id="c-unit"
-        )
+        unit = setting.control("unit", label="Unit of targets", scale=1, min_width=120, elem_id="c-unit")
         slots_shown = gr.Radio([2, 3, 4], value=3, label="Settings", scale=1, min_width=180, elem_id="c-count")
         many = gr.Number(
             1, label="Answers of each", precision=0, minimum=1, maximum=seeds.MOST, scale=1, min_width=110,
             info="Each with the next seed", elem_id="c-answers",
         )  # fmt: skip
-        cap = gr.Number(
-            120,
-            label="Cap on new tokens",
-            precision=0,
-            minimum=1,
-            maximum=1024,
-            scale=1,
-            min_width=120,
-            elem_id="c-cap",
+        cap = setting.control(
+            "max_new_tokens", typed=True, value=120, maximum=1024, scale=1, min_width=120, elem_id="c-cap"
         )
         choice.render()
         with gr.Row(elem_classes=["ll-buttons"]):
@@ -207,14 +196,14 @@ def _slot(defaults: dict[str, Any], methods: list[tuple[str, str]], choice: Mode
     with gr.Row():
         method = gr.Dropdown(methods, value="none", label="Method", min_width=100)
         target = gr.Number(100, label="Target or limit", precision=0, minimum=1, min_width=80)
-        landing = gr.Number(
-            0, label="Landing", info="0 is off", precision=0, minimum=0, maximum=MAX_LANDING, min_width=60
-        )
+        landing = setting.control("landing", typed=True, info="0 is off", elem_id=None, min_width=60)
     with gr.Row():
         pic = gr.Dropdown(
             controls.offered(controls.pic_options(None)), value=defaults["pic"], label="Compression", min_width=100
         )
-        ratio = gr.Number(defaults["ratio"], label="Ratio", minimum=0.05, min_width=60)
+        ratio = setting.control(
+            "ratio", typed=True, value=defaults["ratio"], maximum=None, info=None, elem_id=None, min_width=60
+        )
         window = gr.Number(defaults["window"], label="Λ window", info="0 is off", precision=0, minimum=0, min_width=60)
 
     def as_trained(method: Method, name: str, *given: Any) -> list[Any]:
@@ -222,8 +211,8 @@ def _slot(defaults: dict[str, Any], methods: list[tuple[str, str]], choice: Mode
 
     method.input(as_trained, [method, choice.model, pic, ratio], [pic, ratio], concurrency_limit=None, **QUIET)
     with gr.Row():
-        seed = gr.Number(0, label="Seed", precision=0, minimum=0, maximum=2**32 - seeds.MOST, min_width=80)
-        temperature = gr.Number(0, label="Temperature", minimum=0, maximum=10, step=0.1, min_width=90)
+        seed = setting.control("seed", maximum=2**32 - seeds.MOST, elem_id=None, min_width=80)
+        temperature = setting.control("temperature", typed=True, info=None, step=0.1, elem_id=None, min_width=90)
     return Slot(method, target, landing, pic, ratio, window, seed, temperature)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import gradio as gr
 import orjson
 
-from app import charts, controls, live, model, plans, toasts
+from app import charts, controls, live, model, plans, setting, toasts
 from app.buttons import QUIET, Buttons
 from app.frames import Frame
 from app.lessons import lessons
@@ -143,7 +143,7 @@ def _extent() -> tuple[gr.Dropdown, gr.Slider, gr.Slider, gr.Slider]:
         return (
             gr.Dropdown([(f"{n:,} tokens", n) for n in LENGTHS], value=4096, label="Length", elem_id="l-length"),
             gr.Slider(16, 8192, 1024, step=1, label="Λ window, in tokens", elem_id="l-window"),
-            gr.Slider(0, 256, 10, step=1, label="Sinks: first tokens always seen"),
+            setting.control("sinks", elem_id=None),
             gr.Slider(0.125, 64, 4, step=0.125, label="PIC ratio", elem_id="l-ratio"),
         )
 

@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import gradio as gr
 import orjson
 
-from app import controls, lanes, live, model, plans, swept, toasts
+from app import controls, lanes, live, model, plans, setting, swept, toasts
 from app.buttons import QUIET, Buttons
 from app.charts.base import encode
 from app.frames import Frame
@@ -24,7 +24,7 @@ from app.taking_up import Place
 from app.view import failed, sentence
 from backend.inference.control import Control
 from backend.refused import Refused
-from backend.settings import RunSettings, Unit, counted
+from backend.settings import RunSettings, counted
 from backend.sweep import answers
 
 PLACE: Final = "sweep"
@@ -93,8 +93,10 @@ def _form(
                 targets = gr.Textbox("20, 60", label="Targets or limits", elem_id="s-targets", min_width=110)
                 seeds = gr.Textbox("0", label="Seeds", elem_id="s-seeds", min_width=90)
             with gr.Row():
-                unit = gr.Dropdown([*get_args(Unit)], value="tokens", label="Unit of targets", min_width=110)
-                temperature = gr.Number(0, label="Temperature", minimum=0, maximum=10, step=0.1, min_width=90)
+                unit = setting.control("unit", label="Unit of targets", elem_id=None, min_width=110)
+                temperature = setting.control(
+                    "temperature", typed=True, info=None, step=0.1, elem_id=None, min_width=90
+                )
         with gr.Column(scale=2, min_width=240):
             choice.model.render()
             choice.parts["precision"].render()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import gradio as gr
 
-from app import charts, embed, lanes, live, presets, runway, text, toasts
+from app import charts, embed, lanes, live, presets, runway, setting, text, toasts
 from app.buttons import QUIET, Buttons
 from app.charts.drawing import signed
 from app.controls import Form
@@ -146,9 +146,7 @@ def _question(asked: RunSettings) -> tuple[list[Any], gr.Button, gr.Button]:
                 target = gr.Slider(
                     10, 300, asked.target, step=1, label="Length", elem_id="try-target", scale=3, min_width=160
                 )
-                unit = gr.Dropdown(
-                    [*get_args(Unit)], value=asked.unit, label="Unit", scale=1, min_width=110
-                )
+                unit = setting.control("unit", value=asked.unit, elem_id=None, scale=1, min_width=110)
             with gr.Row(elem_classes=["ll-buttons"]):
                 finish = gr.Checkbox(
                     True, label="Finish the sentence", elem_id="try-finish", min_width=240,

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from backend.methods import methods
 from backend.methods.base import Aimed
-from backend.settings import RunSettings
+from backend.settings import RunSettings, SamplingSettings
 from backend.text.finite import check_finite
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Chooser:
         return self._shaping(torch.tensor([read]), scores[None])[0]
 
 
-def _shaping(settings: RunSettings, aimed: Aimed | None, greedy: bool) -> LogitsProcessorList:
+def _shaping(settings: SamplingSettings, aimed: Aimed | None, greedy: bool) -> LogitsProcessorList:
     """In generate's order: repetition, the method's own, then, when sampling, temperature, top-k and top-p."""
     from transformers import (
         LogitsProcessorList,

@@ -1,0 +1,30 @@
+"""How the next token is chosen."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from backend.settings.on_page import OnPage, Part
+
+
+class SamplingSettings(Part):
+    """Temperature and what narrows the draw, as transformers' generate has them."""
+
+    title: ClassVar[str] = "Sampling"
+    hint: ClassVar[str] = "how it chooses"
+
+    temperature: Annotated[
+        float, OnPage("Temperature", "0 always takes the likeliest token", most=2, step=0.05)
+    ] = Field(0.0, ge=0, le=10, allow_inf_nan=False, description="0 is greedy")
+    top_k: Annotated[int, OnPage("Top k", "0 is off", most=200, advanced=True)] = Field(
+        0, ge=0, le=1_000_000, description="0 is off"
+    )
+    top_p: Annotated[float, OnPage("Top p", least=0.05, most=1, step=0.01, advanced=True)] = Field(
+        1.0, gt=0, le=1, allow_inf_nan=False
+    )
+    repetition_penalty: Annotated[
+        float, OnPage("Repetition penalty", "1 is off", least=0.8, most=2, step=0.01, advanced=True)
+    ] = Field(1.0, ge=0.1, le=10, allow_inf_nan=False, description="1 is off")
+    seed: Annotated[int, OnPage("Seed", advanced=True)] = Field(0, ge=0, le=2**32 - 1)

@@ -252,7 +252,7 @@ def _aims(method: Method) -> list[Any]:
     aimed, limited = chosen.bound == "target", chosen.bound == "limit"
     steered = aimed or limited
     shown = [gr.update(visible=each) for each in (steered, limited, steered and not chosen.asks)]
-    return [gr.update(interactive=aimed)] * 2 + shown
+    return [gr.update(interactive=aimed), gr.update(interactive=steered), *shown]
 
 
 def as_trained(method: Method, model: str, given: Sequence[Any]) -> list[Any]:

@@ -108,6 +108,6 @@ def _about(run: Trace) -> str:
     method = methods[settings.method]
     if finish.error is None:
         return f"{method.label} · {counted(finish.tokens, 'tokens')}"
-    produced: int = getattr(finish, settings.goal_unit)
-    goal = counted(produced - finish.error, settings.goal_unit)
+    produced: int = getattr(finish, settings.unit)
+    goal = counted(produced - finish.error, settings.unit)
     return f"{method.label} · {settings.bound} {goal} · {produced:,} written, {signed(finish.error)}"

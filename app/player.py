@@ -84,4 +84,4 @@ def _about(settings: RunSettings, tokens: int) -> str:
     wrote = f"{called(settings.model)} wrote {counted(tokens, 'tokens')}"
     if not settings.steered:
         return f"{wrote}; no length was asked for."
-    return f"{wrote}; asked for {counted(settings.goal, settings.goal_unit)} by the method {settings.method}."
+    return f"{wrote}; asked for {counted(settings.goal, settings.unit)} by the method {settings.method}."

@@ -46,7 +46,7 @@ def played(runs: Sequence[RunSeries]) -> dict[str, Any]:
         | {"tokens": [list(token) for token in zip(run.text, run.seconds, run.produced, run.target, strict=True)]}
         for run in runs
     ]
-    return {"span": runway.span(runs), "unit": runs[-1].settings.goal_unit, "lanes": lanes}
+    return {"span": runway.span(runs), "unit": runs[-1].settings.unit, "lanes": lanes}
 
 
 def _chart(drawing: Drawing) -> Any:

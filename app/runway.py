@@ -35,7 +35,7 @@ def encode(runs: Sequence[RunSeries], frame: int = 0, scene: str = "") -> str:
             "scene": scene,
             "prompt": runs[-1].settings.prompt,
             "lands": runs[-1].settings.lands,
-            "unit": runs[-1].settings.goal_unit,
+            "unit": runs[-1].settings.unit,
             "target": _target(runs[-1]),
             "span": span(runs),
             "lanes": [lane(run) for run in runs],
@@ -55,7 +55,7 @@ def ending(finish: Finish, settings: RunSettings) -> tuple[str, str]:
         return "bad", "cut at the maximum"
     if not final(finish.text):
         return "bad", "amid a sentence"
-    near = finish.error is None or abs(finish.error) <= tolerance(settings.goal, settings.goal_unit)
+    near = finish.error is None or abs(finish.error) <= tolerance(settings.goal, settings.unit)
     if _repeats(finish.text):
         return ("" if near else "bad"), "with a sentence, repeating itself"
     if not near:
@@ -107,7 +107,7 @@ def lane(run: RunSeries) -> dict[str, Any]:
 def _words(run: RunSeries, ended: str) -> str:
     if not len(run):
         return ""
-    words = counted(run.produced[-1], run.settings.goal_unit)
+    words = counted(run.produced[-1], run.settings.unit)
     if run.error is not None and run.finish is not None:
         words += f", {signed(run.error)} from the target" if run.error else ", on the target"
     return f"{words}; {ended}" if ended else words

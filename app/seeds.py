@@ -63,7 +63,7 @@ def frames(
 def picture(found: Sequence[Answers]) -> Chart:
     """The lengths of all answers, a box for each setting and every answer a point."""
     found = [each for each in found if each[2]]
-    unit = found[0][1].goal_unit if found else "tokens"
+    unit = found[0][1].unit if found else "tokens"
     layout = drawing.axes("setting", f"length in {unit}")
     if sum(len(ended) for *_, ended in found) < 2:
         return drawing.empty(layout, "One answer each.", "There is one answer to each setting.")
@@ -86,7 +86,7 @@ def picture(found: Sequence[Answers]) -> Chart:
 
 def outcome(settings: RunSettings, ended: Sequence[Finish]) -> str:
     """How long the answers to a setting are, and how they ended, in words."""
-    unit = settings.goal_unit
+    unit = settings.unit
     lengths = [getattr(one, unit) for one in ended]
     span = f"{min(lengths):,} to {max(lengths):,} {unit}, median {statistics.median(lengths):g}"
     good = sum(ending(one, settings)[0] == "good" for one in ended)

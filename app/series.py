@@ -92,7 +92,7 @@ class RunSeries:
     written: str = ""
 
     def __post_init__(self) -> None:
-        self._length = Growing(self.settings.goal_unit)
+        self._length = Growing(self.settings.unit)
         self.thought = 0
 
     def __len__(self) -> int:
@@ -211,7 +211,7 @@ class RunSeries:
         if step.thinking:
             self.thought += 1
             return 0
-        return step.index - self.thought if self.settings.goal_unit == "tokens" else self._length.add(step.text)
+        return step.index - self.thought if self.settings.unit == "tokens" else self._length.add(step.text)
 
 
 def sample(n: int, limit: int) -> np.ndarray:

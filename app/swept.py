@@ -162,7 +162,7 @@ def _tokens(settings: RunSettings) -> float:
     """About how many a run has, or at most where nothing but its prompt says how long it is to be."""
     if not methods[settings.method].retargets:
         return settings.max_new_tokens
-    return min(settings.goal * TOKENS[settings.goal_unit], settings.max_new_tokens)
+    return min(settings.goal * TOKENS[settings.unit], settings.max_new_tokens)
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:

@@ -142,7 +142,7 @@ class View:
     def figures(self) -> dict[str, Any]:
         """The strip above the text."""
         series, finish = self.series, self.series.finish
-        error, unit = series.error, series.settings.goal_unit
+        error, unit = series.error, series.settings.unit
         strip = {
             "error": "–" if error is None else signed(error),
             "state": ending(finish) if finish else "busy",
@@ -172,7 +172,7 @@ class View:
         label = f"run {len(series.past) + 1}, {settings.method}" + (
             f", target {series.target[-1]:,}" if series.target[-1] else ""
         )
-        past = PastRun(label, settings.goal_unit, len(series), series.produced[-1], series.error)
+        past = PastRun(label, settings.unit, len(series), series.produced[-1], series.error)
         return [*series.past, past][-PAST_KEPT:]
 
 
@@ -230,7 +230,7 @@ def ended_words(finish: Finish, settings: RunSettings) -> str:
         return finish.message
     words = f"{finish.ended.capitalize()} after {counted(finish.tokens, 'tokens')} in {finish.decode_seconds:.1f} s"
     if finish.error is not None:
-        words += f", {signed(finish.error)} {noun(finish.error, settings.goal_unit)} from the {settings.bound}"
+        words += f", {signed(finish.error)} {noun(finish.error, settings.unit)} from the {settings.bound}"
     return " ".join([words + ".", *finish.notes])
 
 

@@ -289,8 +289,8 @@ def _progress(settings: RunSettings, step: Step) -> str:
         return f"{line} · thinking"
     if step.goal is None or step.remaining is None:
         return line
-    wanted = counted(settings.goal, settings.goal_unit)
-    if settings.goal_unit != "tokens":
+    wanted = counted(settings.goal, settings.unit)
+    if settings.unit != "tokens":
         wanted += f" ≈ {counted(step.goal, 'tokens')}"
     return f"{line} · target {wanted} · {-step.remaining:+d} so far"
 
@@ -302,7 +302,7 @@ def _summary(settings: RunSettings, finish: Finish) -> str:
     if finish.thinking_tokens:
         parts.insert(1, f"{counted(finish.thinking_tokens, 'tokens')} of thinking")
     if finish.error is not None:
-        parts.append(f"target {counted(settings.goal, settings.goal_unit)}, error {finish.error:+d}")
+        parts.append(f"target {counted(settings.goal, settings.unit)}, error {finish.error:+d}")
     return " · ".join([*parts, *finish.notes])
 
 

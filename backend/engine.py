@@ -118,7 +118,7 @@ class Lab:
                 len(unaimed) + settings.max_new_tokens, lambda: run.control.stopped,
             )  # fmt: skip
             run.landing = Landing(
-                loaded.tokenizer, run.chooser.ends, base, settings.landing, settings.seed, settings.goal_unit,
+                loaded.tokenizer, run.chooser.ends, base, settings.landing, settings.seed, settings.unit,
                 settings.max_new_tokens, lambda: run.control.stopped,
             )
         # The base model has a cache of its own, and each ending that is tried goes on from a copy.

@@ -237,7 +237,7 @@ def _finish(lab: Lab | EngineBackend, settings: RunSettings, control: Control | 
 
 
 def _row(settings: RunSettings, finish: Finish) -> dict[str, Any]:
-    unit = settings.goal_unit
+    unit = settings.unit
     target = "" if methods[settings.method].bound is None else settings.goal
     return {
         "prompt": settings.prompt, "method": settings.method, "target": target, "seed": settings.seed,

@@ -126,7 +126,7 @@ def test_a_recorded_run_has_the_settings_of_its_preset(preset):
         ({"pic": "naive", "ratio": 2}, "Naive × 2"),
         ({"pic": "dynamic", "ratio": 4, "recent": 64, "window": 32}, "Dynamic × 4, recent 64, Λ 32"),
         ({"method": "ldpe", "target": 90, "unit": "words", "landing": 8}, "LDPE 90 words, landing 8"),
-        ({"method": "mnt_ldpe", "limit": 90, "unit": "words", "landing": 8}, "MNT++ LDPE 90, landing 8"),
+        ({"method": "mnt_ldpe", "limit": 90, "unit": "words", "landing": 8}, "MNT++ LDPE 90 words, landing 8"),
     ],
 )
 def test_a_setting_is_described_with_all_that_it_leaves_alone(changes, words):

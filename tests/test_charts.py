@@ -31,7 +31,7 @@ from backend.evaluation.perplexity import Chunk
 from backend.models.adapters import available
 from backend.record.trace import Trace
 from backend.registry import Registry
-from backend.settings import RunSettings, Watch
+from backend.settings import RunSettings, Watch, counted
 from backend.steps import Finish, Logits, Reading, Step
 from backend.text.units import length
 
@@ -398,11 +398,13 @@ def test_what_is_produced_is_what_the_engine_counts(unit):
         assert series.produced[-1] == length(unit, "".join(pieces[:i]), i)
 
 
-def test_a_limit_counts_tokens_whatever_the_unit_of_targets():
-    series = run(20, "mnt_ldpe", done=False, unit="words", limit=100)
-    assert series.produced[-1] == 20 and series.error == -80
+@pytest.mark.parametrize("unit", ["tokens", "words"])
+def test_a_limit_is_in_the_unit_that_is_chosen(unit):
+    series = run(20, "mnt_ldpe", done=False, unit=unit, limit=100)
+    done = length(unit, series.answer, 20)
+    assert series.produced[-1] == done and series.error == done - 100
     shown = drawn("length", series)
-    assert shown.columns[1] == "tokens" and "20 tokens produced, target 100" in shown.summary
+    assert shown.columns[1] == unit and f"{counted(done, unit)} produced, target 100" in shown.summary
 
 
 def test_text_only_grows_and_carries_markup_as_data():
@@ -461,7 +463,7 @@ def test_a_target_changed_before_the_first_token_is_the_runs_own():
         view.add([replace(step(1), wanted=wanted)])
         assert view.trace.settings.target == view.series.settings.target == kept
     limited = View(RunSettings(prompt="p", method="mnt_ldpe", limit=60, unit="words"))
-    limited.add([step(1, goal=150)])
+    limited.add([replace(step(1, goal=200), wanted=150)])
     assert limited.trace.settings.limit == 150 and limited.trace.settings.target == 100
     later = View(RunSettings(prompt="p", method="ldpe", target=60))
     later.add([step(1, goal=60), step(2, goal=150)])

@@ -16,7 +16,7 @@ from backend.settings import RunSettings, Watch
 from backend.steps import Step
 from backend.text.prompt import end_ids, token_ids
 from backend.text.sentences import final
-from backend.text.units import tolerance
+from backend.text.units import length, tolerance
 from tests.scripted import scripted
 
 QUIET = Watch(enabled=False)
@@ -109,11 +109,18 @@ def test_an_end_beyond_the_cap_is_none(lab):
     assert len(tokens) <= 40 and final(finish.text) and finish.reason == "eos" and finish.landed
 
 
-@pytest.mark.parametrize("limit", [24, pytest.param(70, marks=pytest.mark.scale)])
-def test_a_limit_is_landed_below(lab, limit):
-    tokens, finish = run(lab, ask(method="mnt_orpe", limit=limit, landing=12))
-    assert finish.reason == "eos" and final(finish.text) and finish.own_end
-    assert len(tokens) <= limit and (not finish.landed or len(tokens) >= limit - 2 * tolerance(limit, "tokens"))
+@pytest.mark.parametrize(
+    ("limit", "unit"),
+    [(24, "tokens"), (20, "words"), (1, "words"), (90, "characters")]
+    + [pytest.param(70, unit, marks=pytest.mark.scale) for unit in ("tokens", "words")],
+)
+def test_a_limit_is_landed_below(lab, limit, unit):
+    tokens, finish = run(lab, ask(method="mnt_orpe", limit=limit, unit=unit, landing=12))
+    done = length(unit, finish.text, len(tokens))
+    assert not finish.landed or done <= limit
+    if limit > 1:
+        assert finish.reason == "eos" and final(finish.text) and finish.own_end
+        assert not finish.landed or done >= limit - 2 * tolerance(limit, unit)
 
 
 def test_landing_on_the_cap_is_no_cut(tmp_path):

@@ -37,7 +37,8 @@ from backend.settings import RunSettings
 
 asked = RunSettings(prompt="p", min_p=0.25)
 with gr.Blocks():
-    form = controls.build(gr.Textbox(), live.conversation(conversation.EMPTY), model.build(["embedded"]), available("embedded"))
+    talk = live.conversation(conversation.EMPTY)
+    form = controls.build(gr.Textbox(), talk, model.build(["embedded"]), available("embedded"))
 with contextlib.redirect_stdout(io.StringIO()) as written, contextlib.suppress(SystemExit):
     parser().parse_args(["generate", "--help"])
 generate = endpoint(None, None)

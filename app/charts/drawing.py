@@ -41,7 +41,7 @@ def grows(axis: dict[str, Any], *included: float) -> None:
 
 def planned(run: RunSeries) -> float:
     """Tokens that an axis should have place for: the target and a little more until that is passed."""
-    target = (run.target[-1] or 0) if run.settings.goal_unit == "tokens" else 0
+    target = (run.target[-1] or 0) if run.settings.unit == "tokens" else 0
     planned = 1.1 * target if len(run) <= 1.1 * target else room(len(run))
     return min(planned, run.settings.max_new_tokens)
 

@@ -34,7 +34,7 @@ def _alone(run: RunSeries) -> Chart:
     """Produced against target, p(EOS) and the stop it predicts, the error, and where earlier runs ended."""
     at, chances = sample(len(run), drawing.POINTS), sample(len(run.p_eos), drawing.POINTS)
     x, produced, target = at + 1, pick(run.produced, at), pick(run.target, at)
-    unit, p_eos = run.settings.goal_unit, pick(run.p_eos, chances).astype(np.float32)
+    unit, p_eos = run.settings.unit, pick(run.p_eos, chances).astype(np.float32)
     data = [
         drawing.line(chances + 1, p_eos, "@c2", "p(end)", width=1.2, yaxis="y2", hover="%{y:.2~g}"),
         drawing.line(x, produced, "@c1", f"{unit} produced", width=2.6),
@@ -70,7 +70,7 @@ def _alone(run: RunSeries) -> Chart:
 
 def _together(runs: Sequence[RunSeries]) -> Chart:
     """Produced against tokens generated, each with its target, and where each ended."""
-    units = {run.settings.goal_unit for run in runs if len(run)}
+    units = {run.settings.unit for run in runs if len(run)}
     layout = drawing.axes("tokens generated", f"produced, {units.pop()}" if len(units) == 1 else "produced")
     layout["yaxis"]["rangemode"] = "tozero"
     data, rows = drawing.overlaid(runs, _line)
@@ -105,7 +105,7 @@ def _past_points(past: Sequence[PastRun]) -> dict[str, Any]:
 
 
 def _error_words(run: RunSeries) -> str:
-    error, unit = run.error, run.settings.goal_unit
+    error, unit = run.error, run.settings.unit
     if error is None:
         return ""
     if run.finish is not None:
@@ -116,7 +116,7 @@ def _error_words(run: RunSeries) -> str:
 def _summary(run: RunSeries, stop: float | None) -> str:
     if not len(run):
         return "Nothing has been generated yet."
-    unit, error = run.settings.goal_unit, run.error
+    unit, error = run.settings.unit, run.error
     words = f"{run.produced[-1]:,} {unit} produced"
     if error is None:
         words += " without a target"

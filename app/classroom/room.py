@@ -146,6 +146,6 @@ def _dot(number: int, student: int, view: View, answered: Prediction) -> Dot:
     series, settings = view.series, view.series.settings
     assert series.finish is not None
     return Dot(
-        number, student, series.name, settings.method, settings.goal_unit, series.target[-1], series.produced[-1],
+        number, student, series.name, settings.method, settings.unit, series.target[-1], series.produced[-1],
         *ending(series.finish, settings), answered.lesson, answered.number,
     )  # fmt: skip

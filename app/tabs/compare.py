@@ -346,7 +346,7 @@ def describe(settings: RunSettings) -> str:
     """A setting in a few words."""
     words = [] if settings.method == "none" else [methods[settings.method].label]
     if settings.steered:
-        goal = settings.goal if settings.goal_unit == "tokens" else counted(settings.goal, settings.goal_unit)
+        goal = settings.goal if settings.unit == "tokens" else counted(settings.goal, settings.unit)
         words = [f"{words[0]} {goal}"]
         if settings.lands:
             words.append(f"landing {settings.landing}")

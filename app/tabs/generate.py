@@ -262,7 +262,7 @@ def _steering(parts: Parts, runs: Runs) -> None:
 
 def near_target(series: RunSeries) -> int:
     """A target for a run that is to end soon, never beyond the one it has."""
-    goal = series.produced[-1] + WRAP_UP[series.settings.goal_unit]
+    goal = series.produced[-1] + WRAP_UP[series.settings.unit]
     return min(goal, series.target[-1] or MAX_TARGET)
 
 

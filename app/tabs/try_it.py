@@ -262,7 +262,7 @@ def _strip(view: View, coming: Progress | None) -> dict[str, Any]:
     run, finish = view.series, view.series.finish
     if not len(run) and finish is None:
         return {"state": "busy"} | coming_words(coming)
-    produced = counted(run.produced[-1] if len(run) else 0, run.settings.goal_unit)
+    produced = counted(run.produced[-1] if len(run) else 0, run.settings.unit)
     if finish is None:
         return {"state": "busy", "written": produced, "error": "–", "end": "writing …"}
     state, words = runway.ending(finish, run.settings)

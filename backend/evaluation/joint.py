@@ -119,14 +119,14 @@ def answer(lab: Lab, prompt: Prompt, settings: RunSettings, move: Move | None = 
         kind=prompt.kind,
         prompt=fingerprint(prompt.text),
         target=move.target if move else settings.goal,
-        produced=length(settings.goal_unit, finish.text, finish.tokens),
+        produced=length(settings.unit, finish.text, finish.tokens),
         text=finish.text,
         ids=ids,
         reason=finish.reason,
         landed=finish.landed,
         own_end=finish.own_end,
         **described(lab.models.load(settings.model), prompt.text, ids, finish.text),
-        unit=settings.goal_unit,
+        unit=settings.unit,
         limit=settings.limited,
     )
 

@@ -172,7 +172,7 @@ class CausalRun:
         """The target `wanted` in tokens, by the response so far. past: as `in_tokens` has it."""
         if wanted is None:
             return None
-        return in_tokens(wanted, self.settings.goal_unit, self.text.text, len(self.text.tokens), past)
+        return in_tokens(wanted, self.settings.unit, self.text.text, len(self.text.tokens), past)
 
     def _end_goal(self, wanted: int | None) -> int | None:
         """The target in tokens of the whole response, also where that has passed it; None while the model thinks, and
@@ -187,13 +187,12 @@ class CausalRun:
             return closing
         if self.landing is None or self.response.thinking:
             return None
-        written, goal = self.text.tokens, self.control.goal(self.settings)
+        written, goal, limit = self.text.tokens, self.control.goal(self.settings), None
         self.landing.cap = self.settings.max_new_tokens - self.response.thought
         if self.settings.limited:
-            # Whatever is within the tolerance of this is within the limit.
-            self.landing.cap, goal = min(self.landing.cap, goal), max(1, goal - int(tolerance(goal, "tokens")))
+            limit, goal = goal, max(1, goal - int(tolerance(goal, self.settings.unit)))
         thought = read[len(self.ids) : len(read) - len(written)]
-        return (yield from self.landing.token(Fork(logits, cache, self.signal, written, thought, goal)))
+        return (yield from self.landing.token(Fork(logits, cache, self.signal, written, thought, goal, limit)))
 
     def _prefill(
         self, cache: FramedCache, probe: Probe | None
@@ -306,7 +305,7 @@ class CausalRun:
             tokens=tokens,
             words=words(text),
             characters=characters(text),
-            error=None if wanted is None else length(settings.goal_unit, text, tokens) - wanted,
+            error=None if wanted is None else length(settings.unit, text, tokens) - wanted,
             prompt_tokens=len(self.ids),
             prefill_seconds=self.prefilled - self.started,
             decode_seconds=decode,

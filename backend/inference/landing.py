@@ -90,7 +90,8 @@ class Ending(NamedTuple):
 class Fork(NamedTuple):
     """Where a response may go on in several ways.
 
-    logits: of its next token. written: the answer's tokens; thought: those of thinking before them. goal: in the unit.
+    logits: of its next token. written: the answer's tokens; thought: those of thinking before them. goal, limit: in the
+    unit; what has passed the limit is no ending.
     """
 
     logits: Tensor
@@ -99,6 +100,7 @@ class Fork(NamedTuple):
     written: list[int]
     thought: list[int]
     goal: int
+    limit: int | None = None
 
 
 @dataclass
@@ -206,7 +208,8 @@ class Landing:
             # A target that was passed is ended as soon as it can be.
             most = max(in_tokens(high, self.unit, text, len(tokens)), len(fork.written))
             passed = max(in_tokens(high, self.unit, text, len(tokens), past=True), len(fork.written))
-            if len(tokens) >= min(passed + SLACK, grown + STILL, self.cap) or self.stopped():
+            room = self.cap if fork.limit is None else in_tokens(fork.limit, self.unit, text, len(tokens))
+            if len(tokens) >= min(passed + SLACK, grown + STILL, self.cap, room) or self.stopped():
                 return found
             # EOS amid a sentence, which the count asks for near the goal, would leave nothing to choose from.
             if token in self.ends:
@@ -226,7 +229,8 @@ class Landing:
         unless it is near."""
         done, margin, before = length(self.unit, text, len(tokens)), tolerance(fork.goal, self.unit), len(fork.written)
         each, miss = rate(self.unit, done, len(tokens)), abs(done - fork.goal)
-        if (fork.goal - done - margin) * each > SLACK or not final(text):
+        over = fork.limit is not None and done > fork.limit
+        if over or (fork.goal - done - margin) * each > SLACK or not final(text):
             return None
         repeats, near, tail = repeated(tokens) - repeated(fork.written), miss <= margin, tokens[before:]
         return Ending(tail, [*aims, len(tokens) if near else aim][: len(tail)], text, miss * each, near, repeats)

@@ -26,7 +26,7 @@ class LengthMethod:
 
     name: in settings, commands, saved runs, and of its adapters' folder. label, summary: on the page; summary is one
     sentence. paper: number of its paper in the README, and the place there. order: among the methods; ties go by name.
-    bound: the setting that it aims at, if any; 'limit' is an upper bound in tokens. cap: tokens that a run may have
+    bound: the setting that it aims at, if any; 'limit' is an upper bound. cap: tokens that a run may have
     where nothing is aimed at. adapter: whether it needs a trained one. retargets: whether its aim may change while it
     writes. writes_end: whether it raises the token that ends a response, so that the model must have one.
     causal, encoder_decoder: which models it works with; at least one.

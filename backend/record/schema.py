@@ -264,7 +264,7 @@ class StepRecord(Record):
         wanted = self.wanted
         # A file that does not tell it shows a moved target only where the goal counts tokens.
         if wanted is None and self.goal is not None:
-            wanted = self.goal if settings.goal_unit == "tokens" else settings.goal
+            wanted = self.goal if settings.unit == "tokens" else settings.goal
         return Step(**self.fields() | {
             "wanted": wanted,
             "logits": self.logits and Logits(**self.logits.fields()),

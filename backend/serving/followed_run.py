@@ -67,7 +67,7 @@ class FollowedRun:
             tokens=tokens,
             words=words(text),
             characters=characters(text),
-            error=None if wanted is None else length(settings.goal_unit, text, tokens) - wanted,
+            error=None if wanted is None else length(settings.unit, text, tokens) - wanted,
             prompt_tokens=0,
             prefill_seconds=0.0,
             decode_seconds=seconds,

@@ -39,8 +39,8 @@ def cap_for(method: Method, target: int, limit: int, unit: Unit) -> int:
     found = methods[method]
     if found.bound is None:
         return found.cap
-    wanted = limit * ROOM["tokens"] if found.bound == "limit" else target * ROOM[unit]
-    return min(max(CAP, round(wanted)), MAX_NEW_TOKENS)
+    wanted = limit if found.bound == "limit" else target
+    return min(max(CAP, round(wanted * ROOM[unit])), MAX_NEW_TOKENS)
 
 
 class LengthSettings(Part):
@@ -53,13 +53,15 @@ class LengthSettings(Part):
     target: Annotated[int, OnPage("Target", most=1000)] = Field(
         100, ge=1, le=MAX_TARGET, description="wanted length of the response, in `unit`"
     )
-    unit: Annotated[Unit, OnPage("Unit")] = Field("tokens", description="what the target counts")
-    limit: Annotated[int, OnPage("Limit, in tokens", most=1000)] = Field(
-        200, ge=1, le=MAX_TARGET, description="upper bound for Max New Tokens++, in tokens"
+    unit: Annotated[Unit, OnPage("Unit")] = Field("tokens", description="what the target or the limit counts")
+    limit: Annotated[int, OnPage("Limit", most=1000)] = Field(
+        200, ge=1, le=MAX_TARGET, description="upper bound for Max New Tokens++, in `unit`"
     )
     landing: Annotated[
         int,
-        OnPage("Landing", "endings tried near the target or limit, to finish a sentence there; 0 is off", most=32),
+        OnPage(
+            "Landing", "endings tried near the target or limit, to finish a sentence there; 0 is off", most=MAX_LANDING
+        ),
     ] = Field(
         0, ge=0, le=MAX_LANDING, description="continuations tried near the target, to end a sentence on it; 0 is off"
     )
@@ -112,8 +114,3 @@ class LengthSettings(Part):
     def goal(self) -> int:
         """The number the method aims at: the limit for Max New Tokens++, else the target."""
         return self.limit if self.limited else self.target
-
-    @property
-    def goal_unit(self) -> Unit:
-        """What `goal` counts, and with it what is produced: a limit is always in tokens."""
-        return "tokens" if self.limited else self.unit

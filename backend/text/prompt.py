@@ -80,8 +80,8 @@ def planned(settings: RunSettings) -> str:
     if not settings.in_prompt or not settings.steered or methods[settings.method].asks:
         return settings.prompt
     wanted = settings.goal
-    if settings.goal_unit != "words":
-        wanted = max(1, round(in_tokens(wanted, settings.goal_unit) / EXPECTED["words"].tokens))
+    if settings.unit != "words":
+        wanted = max(1, round(in_tokens(wanted, settings.unit) / EXPECTED["words"].tokens))
     return f"{settings.prompt}\n\n{in_words(wanted, settings.limited)}"
 
 

@@ -207,8 +207,6 @@ def _answered(
     method, unit = options.method, options.unit
     if options.landing and methods[method].bound is None:
         raise Refused(f"{method} has no target to land on: leave out --landing")
-    if unit != "tokens" and methods[method].bound == "limit":
-        raise Refused(f"{method} has a limit in tokens: leave out --unit")
     about = options.model_dump(include={"method", "model", "set", "unit", "landing", "in_prompt", "moved"})
     if before and {"in_prompt": False, "moved": False, **before["options"]} != about:
         raise not_gone_on("it is of another method, model or set of prompts")

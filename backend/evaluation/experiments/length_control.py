@@ -390,7 +390,5 @@ def _record(answer: Answer) -> dict[str, Any]:
 
 
 def _heeded(method: Method, case: Case) -> bool:
-    """Whether a method can be asked so: a limit counts tokens, and what stands in a prompt cannot be changed."""
-    if case.changed_from is not None and not isinstance(methods[method], SignalMethod):
-        return False
-    return methods[method].bound != "limit" or case.unit == "tokens"
+    """Whether a method can be asked so: what stands in a prompt cannot be changed."""
+    return case.changed_from is None or isinstance(methods[method], SignalMethod)

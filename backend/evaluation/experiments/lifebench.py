@@ -35,7 +35,7 @@ from backend.refused import Refused
 from backend.settings import Method, RunSettings, Watch
 from backend.splits import Prompt
 from backend.text.prompt import token_ids
-from backend.text.units import in_tokens, met, words
+from backend.text.units import met, words
 
 FILE = "lifebench_lite_en.jsonl"
 WORDS = (16, 32, 64, 128, 256, 512)
@@ -61,7 +61,7 @@ TABLES: dict[Control, str] = {
     "equal to": "The prompt says 'equal to' the number of words:",
     "at most": (
         "The prompt says 'at most'. The score takes all that is not longer as perfect, an empty answer too. A method's "
-        "limit is in tokens, as many as so many words are expected to take; what is met is the number of words:"
+        "limit is that number of words:"
     ),
 }
 
@@ -110,11 +110,9 @@ def tasks(folder: Path, loaded: Loaded, say: Say) -> list[Task]:
 
 
 def settings_of(way: Way, prompt: str, count: int, model: str) -> RunSettings:
-    """One run. A limit counts tokens, so that a limit in words is as many tokens as these are expected to take."""
-    limited = methods[way.method].bound == "limit"
     return RunSettings(
-        prompt=prompt, method=way.method, target=count, limit=in_tokens(count, "words"), landing=way.landing,
-        unit="tokens" if limited else "words", model=model, max_new_tokens=CAP, watch=Watch(enabled=False),
+        prompt=prompt, method=way.method, target=count, limit=count, landing=way.landing,
+        unit="words", model=model, max_new_tokens=CAP, watch=Watch(enabled=False),
     )  # fmt: skip
 
 

@@ -47,7 +47,7 @@ def test_the_prompt_says_the_number_and_the_run_aims_at_it():
     assert task.asked("at most", 64) == "Why? [Requirement] Your response must be at most 64 words long."
     steered, limited = (settings_of(ways()[name], "Why?", 64, "embedded") for name in ("ldpe", "mnt_orpe"))
     assert (steered.goal, steered.unit, steered.max_new_tokens) == (64, "words", CAP)
-    assert (limited.goal, limited.unit, limited.max_new_tokens) == (90, "tokens", CAP)
+    assert (limited.goal, limited.unit, limited.max_new_tokens) == (64, "words", CAP)
 
 
 def test_tasks_that_the_model_cannot_read_are_left_out_and_counted(tmp_path, embedded):

@@ -8,7 +8,6 @@ from dataclasses import astuple, dataclass
 from typing import Any
 
 import gradio as gr
-from pydantic import BaseModel
 
 from app import conversation, live, setting
 from app.buttons import QUIET
@@ -24,6 +23,7 @@ from backend.settings import (
     CAP,
     LengthSettings,
     Method,
+    ModelSettings,
     PositionSettings,
     PromptSettings,
     RunSettings,
@@ -32,7 +32,7 @@ from backend.settings import (
     WindowSettings,
     cap_for,
 )
-from backend.settings.on_page import on_page
+from backend.settings.on_page import Part, on_page
 
 DEFAULT_PROMPT = "Why is the sky blue, and why does it turn red in the evening?"
 _PLAIN = RunSettings(prompt=DEFAULT_PROMPT)
@@ -150,14 +150,14 @@ def build(prompt: gr.Textbox, talk: gr.HTML, choice: ModelChoice, missing: Mappi
     return Form(parts)
 
 
-def _panel(part: Any) -> gr.Column:
+def _panel(part: type[Part], *classes: str) -> gr.Column:
     """The column of a part of the settings, under its heading."""
-    with gr.Column(elem_classes=["ll-panel"]) as column:
+    with gr.Column(elem_classes=["ll-panel", *classes]) as column:
         live.heading(part.title, part.hint)
     return column
 
 
-def _controls(parts: dict[str, Any], part: type[BaseModel], **given: Mapping[str, Any]) -> None:
+def _controls(parts: dict[str, Any], part: type[Part], **given: Mapping[str, Any]) -> None:
     """The controls of a part that are not there yet, those of the advanced view last. given: more of a component."""
     fields = {name: found for name, each in part.model_fields.items() if (found := on_page(each))}
     for advanced in (False, True):
@@ -187,23 +187,20 @@ def _length(parts: dict[str, Any], missing: Mapping[Any, str | None]) -> None:
 def _window(parts: dict[str, Any]) -> None:
     with _panel(WindowSettings):
         parts["windowed"] = gr.Checkbox(False, label="Read through a Λ window", elem_id="windowed")
-        parts["window"] = setting.control("window", value=WINDOW)
+        _controls(parts, WindowSettings, window={"value": WINDOW})
         with gr.Column(elem_classes=["adv"]):
-            parts["sinks"] = setting.control("sinks")
             parts["limit_kind"] = gr.Radio(
-                [("window", "window"), ("off", "off"), ("a number", CUSTOM)],
-                value=_PLAIN.distance_limit,
-                label=setting.shown("distance_limit").label,
+                [("window", "window"), ("off", "off"), ("a number", CUSTOM)], value="window", label="Distance limit"
             )
             parts["limit_number"] = gr.Number(WINDOW, label="Limit, where it is a number", precision=0, minimum=1)
 
 
 def _model(parts: dict[str, Any], choice: ModelChoice) -> None:
-    with gr.Column(elem_classes=["ll-panel", "adv"]):
-        live.heading("Model and probes", "what runs, and what is watched")
+    with _panel(ModelSettings, "adv"):
         every = setting.control("every", min_width=80, render=False)
         choice.render(every)
-    parts |= {**choice.parts, "every": every}
+        parts |= {**choice.parts, "every": every}
+        _controls(parts, ModelSettings)
 
 
 def _method_follows(parts: Mapping[str, Any]) -> None:
@@ -247,7 +244,8 @@ def open_with(form: Form, settings: RunSettings) -> None:
 
 
 def _aims(method: Method) -> list[Any]:
-    """Lets the target be set where the method heeds one; shows the limit where it heeds that, and landing for both."""
+    """Lets the target be set where the method heeds one, and its unit; shows the limit where it heeds that; landing for
+    both."""
     chosen = methods[method]
     aimed, limited = chosen.bound == "target", chosen.bound == "limit"
     steered = aimed or limited

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from itertools import cycle
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +56,10 @@ def _axis(axis: Axis) -> dict[str, Any]:
 
 
 def _curves(figure: Figure) -> Iterator[dict[str, Any]]:
-    """A trace a curve; a ceiling has the colour of the curve before it."""
-    colours, symbols = cycle(SERIES_COLOURS), cycle(SYMBOLS)
-    colour, top = SERIES_COLOURS[0], max((max(curve.shades, default=0.0) for curve in figure.curves), default=0.0)
+    """A trace a curve, dotted once the colours are used up; a ceiling has the colour of the curve before it."""
+    colours, symbols = cycle(product(("solid", "dot"), SERIES_COLOURS)), cycle(SYMBOLS)
+    top = max((max(curve.shades, default=0.0) for curve in figure.curves), default=0.0)
+    stroke, colour = "solid", SERIES_COLOURS[0]
     scale = figure.scale
     for curve in figure.curves:
         if curve.depth is not None:
@@ -68,8 +69,9 @@ def _curves(figure: Figure) -> Iterator[dict[str, Any]]:
             yield _points(curve, next(symbols), top, scale)
             scale = None
             continue
-        colour = colour if curve.ceiling else next(colours)
-        dash, width = ("dash", 1.0) if curve.ceiling else ("solid", 2.0)
+        if not curve.ceiling:
+            stroke, colour = next(colours)
+        dash, width = ("dash", 1.0) if curve.ceiling else (stroke, 2.0)
         if curve.x:
             trace = drawing.line(curve.x, curve.y, colour, curve.name, width=width, dash=dash, mode=curve.mode)
             yield trace | ({"marker": {"size": 8}} if curve.mode == "markers" else {})

@@ -14,7 +14,7 @@ from backend.methods import methods
 from backend.settings import RunSettings, counted
 from backend.steps import Finish
 from backend.text.sentences import final, sentences
-from backend.text.units import tolerance, words
+from backend.text.units import met, words
 
 # A sentence of fewer words may well be said twice: 'Yes.'
 SAID = 4
@@ -45,8 +45,8 @@ def encode(runs: Sequence[RunSeries], frame: int = 0, scene: str = "") -> str:
 
 def ending(finish: Finish, settings: RunSettings) -> tuple[str, str]:
     """How an answer ended, as the page's figures name it and in a few words: 'good' is a whole sentence that the model
-    ended itself, within the tolerance of the target. A count can put a full stop after half a thought, so a model that
-    was steered is believed only where a search has asked the base model."""
+    ended itself, within the tolerance of the target or below the limit. A count can put a full stop after half a
+    thought, so a model that was steered is believed only where a search has asked the base model."""
     if finish.reason == "error":
         return "bad", "failed"
     if finish.reason == "stopped":
@@ -55,7 +55,8 @@ def ending(finish: Finish, settings: RunSettings) -> tuple[str, str]:
         return "bad", "cut at the maximum"
     if not final(finish.text):
         return "bad", "amid a sentence"
-    near = finish.error is None or abs(finish.error) <= tolerance(settings.goal, settings.unit)
+    goal, error = settings.goal, finish.error
+    near = error is None or met(goal + error, goal, settings.unit, settings.limited)
     if _repeats(finish.text):
         return ("" if near else "bad"), "with a sentence, repeating itself"
     if not near:

@@ -43,7 +43,7 @@ class RunSeries:
     the newest, and extremes, the lowest and highest of all since their layer and head are watched. states: rows [d] of
     the first layer, at state_positions. All but the first two may be missing.
 
-    Of a response: produced is in the unit of the settings' goal; target likewise (None while nothing steers the
+    Of a response: produced is in the settings' unit; target likewise (None while nothing steers the
     length). p_model: the model's own p, before penalty, decay and temperature; None in old files. thinking: whether the
     token comes before the answer; thought: how many do. alternatives: the likeliest tokens there; chosen: whether a
     person chose the one that was written. p_eos has one entry more where the run ended by EOS: the chance

@@ -25,11 +25,11 @@ def shown(name: str) -> OnPage:
 def control(name: str, typed: bool = False, **props: Any) -> Any:
     """The component of a setting; props: of the component, in the place of the setting's own.
 
-    typed: a number is typed, over the whole range of the setting, where a slider has a part of it.
+    typed: a number is typed, without words about it, over the whole range of which a slider has a part.
     """
     field, page = FIELDS[name], shown(name)
-    own = {"value": field.default, "label": page.label, "info": page.info or None, "elem_id": name}
-    given: dict[str, Any] = own | props
+    about = {} if typed else {"info": page.info or None, "elem_id": name}
+    given: dict[str, Any] = {"value": field.default, "label": page.label} | about | props
     if field.annotation is bool:
         return gr.Checkbox(**given)
     if get_origin(field.annotation) is Literal:

@@ -16,7 +16,7 @@ from backend.refused import Refused
 from backend.settings import MAX_PROMPT_CHARS, RunSettings, Turn, Watch, cap_for
 
 PLACEHOLDER = "…"
-WATCHED = ("enabled", "layer", "head", "every")
+WATCHED = tuple(Watch.model_fields)
 # What no parameter of a link holds as readable text.
 UNWRITTEN = {"watch", "earlier"}
 PACKED, EARLIER, ABOUT = "packed", "earlier", "about"

@@ -292,7 +292,7 @@ def _progress(settings: RunSettings, step: Step) -> str:
     wanted = counted(settings.goal, settings.unit)
     if settings.unit != "tokens":
         wanted += f" ≈ {counted(step.goal, 'tokens')}"
-    return f"{line} · target {wanted} · {-step.remaining:+d} so far"
+    return f"{line} · {settings.bound} {wanted} · {-step.remaining:+d} so far"
 
 
 def _summary(settings: RunSettings, finish: Finish) -> str:
@@ -302,7 +302,7 @@ def _summary(settings: RunSettings, finish: Finish) -> str:
     if finish.thinking_tokens:
         parts.insert(1, f"{counted(finish.thinking_tokens, 'tokens')} of thinking")
     if finish.error is not None:
-        parts.append(f"target {counted(settings.goal, settings.unit)}, error {finish.error:+d}")
+        parts.append(f"{settings.bound} {counted(settings.goal, settings.unit)}, error {finish.error:+d}")
     return " · ".join([*parts, *finish.notes])
 
 

@@ -99,7 +99,7 @@ class Step:
     sink_share [layers]: share of attention on the text's first SINKS tokens, mean over heads; None without probes, and
     in a trace that was saved before this was recorded.
     state [d]: first layer's output (float16), or None. logits: or None (recorded every `watch.every` tokens).
-    wanted: the target in force, in the unit of the settings' goal; None without a target.
+    wanted: the target in force, in the settings' unit; None without a target.
     thinking: whether the token belongs to the model's thinking, which no target steers: goal and remaining are None.
     alternatives: the tokens that the model finds likeliest there, the one that was written among them or not; None
     without probes. chosen: whether a person chose it in their place.
@@ -134,7 +134,7 @@ class Step:
 
 
 class Written(NamedTuple):
-    """A token that a run wrote, and the target that was in force, in the unit of the settings' goal."""
+    """A token that a run wrote, and the target that was in force, in the settings' unit."""
 
     token: int
     wanted: int | None = None
@@ -157,7 +157,7 @@ class Finish:
     """Why and how a run ended.
 
     text: the answer. tokens: of the answer, EOS not counted. words, characters: of `text`.
-    error: signed, produced − target, in the unit of the settings' goal; None without a target.
+    error: signed, produced − target, in the settings' unit; None without a target.
     decode_seconds: first to last token; tokens_per_second: of decoding alone, thinking included.
     p_eos: probability of EOS where it was chosen, and p_eos_model the model's own, both as in a `Step`; None
     where the run ended in another way.

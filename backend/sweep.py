@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from html import escape
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
 
 from backend.inference.control import Control
 from backend.inference.side_by_side import as_they_end, side_by_side
@@ -91,8 +93,8 @@ def sweep(lab: Lab, asked: Sequence[RunSettings], out: Path, report: Callable[[s
     ValueError where `out` is another kind of file, or a run cannot be made.
     """
     done = rows(out) if out.exists() else []
-    held = {row["settings"] for row in done}
-    left = [settings for settings in asked if _kept(settings) not in held]
+    held = {_held(row) for row in done}
+    left = [settings for settings in asked if settings not in held]
     report(f"{len(left):,} runs of {len(asked):,}")
     with out.open("a", encoding="utf-8", newline="") as stream:
         if not done and not stream.tell():
@@ -227,6 +229,15 @@ def _aim(method: str, target: int) -> dict[str, int]:
 
 def _kept(settings: RunSettings) -> str:
     return settings.model_dump_json(exclude_defaults=True)
+
+
+def _held(row: Mapping[str, str]) -> RunSettings | None:
+    """The settings of a row; None where these are none any more, or its length was counted in another unit."""
+    try:
+        found = RunSettings.model_validate_json(row["settings"])
+    except ValidationError:
+        return None
+    return found if found.unit == row["unit"] else None
 
 
 def _finish(lab: Lab | EngineBackend, settings: RunSettings, control: Control | None = None) -> Finish:

@@ -44,7 +44,8 @@ NAMES = {
 }  # fmt: skip
 # Names with numbers: of policies, of models in papers' tables, of texts, and of what made a result.
 NAMED = re.compile(
-    r"NTK s=[\d.]+|NTK PIC, s = \d+|llama-3\.1-8b[:：]|ENG\d+_\w+|pydoc|R-[\dL]|\w+\.json|"
+    r"NTK s=[\d.]+|(?:NTK PIC|Leaky ReRoPE|Self-Extend|YaRN), s = \d+|llama-3\.1-8b[:：]|ENG\d+_\w+|pydoc|R-[\dL]|"
+    r"\w+\.json|"
     r"(?:(?:LLaMA-3\.1-8B|Qwen-2\.5-7B|GLM-4-9B) [\d.,]+(?: \([\d.]+\))?(?:, )?)+|"
     r"\([0-9a-f]{10}, \d{4}-\d\d-\d\d, (?:AMD EPYC|Intel\(R\) Xeon\(R\) Processor|NVIDIA H200)\)"
 )

@@ -869,9 +869,11 @@ def test_the_method_decides_between_target_and_limit(visit):
     page = visit().page
     page.locator("#choice-method input[value=none]").check()
     expect(page.locator("#target input[type=number]")).to_be_disabled()
+    expect(page.locator("#unit input")).to_be_disabled()
     expect(page.locator("#landing")).to_be_hidden()
     page.locator("#choice-method input[value=mnt_ldpe]").check()
     expect(page.locator("#limit")).to_be_visible()
+    expect(page.locator("#unit input")).to_be_enabled()
     expect(page.locator("#landing")).to_be_visible()
     expect(page.locator("#target input[type=number]")).to_be_disabled()
     page.locator("#choice-method input[value=ldpe]").check()

@@ -102,6 +102,7 @@ def test_recorded_runs_wait_while_another_is_written(visit):  # noqa: F811
         ({"method": "orpe", "target": 200, "unit": "words"}, 600),
         ({"method": "orpe", "target": 2000, "unit": "characters"}, 1000),
         ({"method": "mnt_ldpe", "target": 900, "limit": 200}, 400),
+        ({"method": "mnt_ldpe", "limit": 400, "unit": "words"}, 1200),
         ({"method": "sft_dynamic"}, methods["sft_dynamic"].cap),
         ({"method": "ldpe", "target": 100_000}, MAX_NEW_TOKENS),
         ({"method": "ldpe", "target": 500, "max_new_tokens": 70}, 70),

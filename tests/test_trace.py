@@ -490,6 +490,17 @@ def test_a_file_that_tells_no_wanted_target_is_read(unit, wanted):
     assert [step.wanted for step in Trace.load(json.dumps(document).encode()).steps] == wanted
 
 
+@pytest.mark.parametrize(
+    ("method", "goal", "unit"), [("mnt_ldpe", 10, "tokens"), ("mnt_ldpe", 14, "words"), ("ldpe", 10, "words")]
+)
+def test_an_older_files_limit_counts_tokens(method, goal, unit):
+    document = json.loads(make_run(3, unit="words").to_json())
+    document["settings"] |= {"method": method, "limit": 10}
+    document["steps"][0]["goal"] = goal
+    found = Trace.load(json.dumps(document).encode())
+    assert found.settings.unit == unit and found.steps[0].wanted == 10
+
+
 def test_the_array_limit_is_the_one_lists_are_chosen_by():
     small = np.ones((4, 8), np.float32)
     assert isinstance(records._by_size(small), list)

@@ -124,7 +124,7 @@ def _common(choice: ModelChoice) -> tuple[list[Any], gr.Number, gr.Radio, Button
     are; the buttons."""
     with gr.Row(elem_classes=["ll-panel", "ll-common"]):
         prompt = gr.Textbox(controls.DEFAULT_PROMPT, label="Prompt", lines=2, max_lines=6, scale=4, elem_id="c-prompt")
-        unit = setting.control("unit", label="Unit of targets", scale=1, min_width=120, elem_id="c-unit")
+        unit = setting.control("unit", scale=1, min_width=120, elem_id="c-unit")
         slots_shown = gr.Radio([2, 3, 4], value=3, label="Settings", scale=1, min_width=180, elem_id="c-count")
         many = gr.Number(
             1, label="Answers of each", precision=0, minimum=1, maximum=seeds.MOST, scale=1, min_width=110,
@@ -196,14 +196,12 @@ def _slot(defaults: dict[str, Any], methods: list[tuple[str, str]], choice: Mode
     with gr.Row():
         method = gr.Dropdown(methods, value="none", label="Method", min_width=100)
         target = gr.Number(100, label="Target or limit", precision=0, minimum=1, min_width=80)
-        landing = setting.control("landing", typed=True, info="0 is off", elem_id=None, min_width=60)
+        landing = setting.control("landing", typed=True, info="0 is off", min_width=60)
     with gr.Row():
         pic = gr.Dropdown(
             controls.offered(controls.pic_options(None)), value=defaults["pic"], label="Compression", min_width=100
         )
-        ratio = setting.control(
-            "ratio", typed=True, value=defaults["ratio"], maximum=None, info=None, elem_id=None, min_width=60
-        )
+        ratio = setting.control("ratio", typed=True, value=defaults["ratio"], min_width=60)
         window = gr.Number(defaults["window"], label="Λ window", info="0 is off", precision=0, minimum=0, min_width=60)
 
     def as_trained(method: Method, name: str, *given: Any) -> list[Any]:
@@ -211,8 +209,8 @@ def _slot(defaults: dict[str, Any], methods: list[tuple[str, str]], choice: Mode
 
     method.input(as_trained, [method, choice.model, pic, ratio], [pic, ratio], concurrency_limit=None, **QUIET)
     with gr.Row():
-        seed = setting.control("seed", maximum=2**32 - seeds.MOST, elem_id=None, min_width=80)
-        temperature = setting.control("temperature", typed=True, info=None, step=0.1, elem_id=None, min_width=90)
+        seed = setting.control("seed", typed=True, maximum=2**32 - seeds.MOST, min_width=80)
+        temperature = setting.control("temperature", typed=True, step=0.1, min_width=90)
     return Slot(method, target, landing, pic, ratio, window, seed, temperature)
 
 

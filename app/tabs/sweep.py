@@ -93,10 +93,8 @@ def _form(
                 targets = gr.Textbox("20, 60", label="Targets or limits", elem_id="s-targets", min_width=110)
                 seeds = gr.Textbox("0", label="Seeds", elem_id="s-seeds", min_width=90)
             with gr.Row():
-                unit = setting.control("unit", label="Unit of targets", elem_id=None, min_width=110)
-                temperature = setting.control(
-                    "temperature", typed=True, info=None, step=0.1, elem_id=None, min_width=90
-                )
+                unit = setting.control("unit", elem_id=None, min_width=110)
+                temperature = setting.control("temperature", typed=True, step=0.1, min_width=90)
         with gr.Column(scale=2, min_width=240):
             choice.model.render()
             choice.parts["precision"].render()

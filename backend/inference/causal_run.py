@@ -165,7 +165,7 @@ class CausalRun:
         return self.response.answer
 
     def wanted(self) -> int | None:
-        """The target in force, in the unit of the settings' goal."""
+        """The target in force, in the settings' unit."""
         return self.control.goal(self.settings) if self.settings.steered else None
 
     def goal(self, wanted: int | None, past: bool = False) -> int | None:
@@ -190,6 +190,7 @@ class CausalRun:
         written, goal, limit = self.text.tokens, self.control.goal(self.settings), None
         self.landing.cap = self.settings.max_new_tokens - self.response.thought
         if self.settings.limited:
+            # What is near this is just below the limit.
             limit, goal = goal, max(1, goal - int(tolerance(goal, self.settings.unit)))
         thought = read[len(self.ids) : len(read) - len(written)]
         return (yield from self.landing.token(Fork(logits, cache, self.signal, written, thought, goal, limit)))

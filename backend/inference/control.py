@@ -13,7 +13,7 @@ Event = TypeVar("Event")
 
 
 class Asked(NamedTuple):
-    """What was asked of a run that is under way. goal: a moved target, in the unit of the settings' goal. watched: a
+    """What was asked of a run that is under way. goal: a moved target, in the settings' unit. watched: a
     layer and a head. paused: whether it rests until it is let go on."""
 
     stopped: bool = False
@@ -78,7 +78,7 @@ class Control:
                 self._changed.wait_for(lambda: self.stopped or not self.asked.paused)
 
     def retarget(self, goal: int) -> None:
-        """Another target, in the unit of the settings' goal, from the next token on. Raises ValueError out of range."""
+        """Another target, in the settings' unit, from the next token on. Raises ValueError out of range."""
         if not 1 <= goal <= MAX_TARGET:
             raise Refused(f"a target goes from 1 to {MAX_TARGET:,}: choose one of these, or stop the run")
         self.ask(goal=int(goal))
@@ -88,7 +88,7 @@ class Control:
         self.ask(watched=(max(0, int(layer)), max(0, int(head))))
 
     def goal(self, settings: RunSettings) -> int:
-        """The target in force, in the unit of the settings' goal."""
+        """The target in force, in the settings' unit."""
         return self.asked.goal or settings.goal
 
     def watched(self, watch: Watch) -> tuple[int, int]:

@@ -91,7 +91,7 @@ class Fork(NamedTuple):
     """Where a response may go on in several ways.
 
     logits: of its next token. written: the answer's tokens; thought: those of thinking before them. goal, limit: in the
-    unit; what has passed the limit is no ending.
+    unit; no try goes on past the limit.
     """
 
     logits: Tensor
@@ -208,8 +208,7 @@ class Landing:
             # A target that was passed is ended as soon as it can be.
             most = max(in_tokens(high, self.unit, text, len(tokens)), len(fork.written))
             passed = max(in_tokens(high, self.unit, text, len(tokens), past=True), len(fork.written))
-            room = self.cap if fork.limit is None else in_tokens(fork.limit, self.unit, text, len(tokens))
-            if len(tokens) >= min(passed + SLACK, grown + STILL, self.cap, room) or self.stopped():
+            if len(tokens) >= min(passed + SLACK, grown + STILL, self.cap) or self.stopped():
                 return found
             # EOS amid a sentence, which the count asks for near the goal, would leave nothing to choose from.
             if token in self.ends:
@@ -218,6 +217,8 @@ class Landing:
             text = self._text(tokens)
             if (done := length(self.unit, text, len(tokens))) > longest:
                 longest, grown = done, len(tokens)
+            if fork.limit is not None and done > fork.limit:
+                return found
             ending = self._ending(fork, tokens, aims, text, max(1, most))
             aims.append(ending.aims[-1] if ending is not None else max(1, most))
             if signal is not None:
@@ -229,8 +230,7 @@ class Landing:
         unless it is near."""
         done, margin, before = length(self.unit, text, len(tokens)), tolerance(fork.goal, self.unit), len(fork.written)
         each, miss = rate(self.unit, done, len(tokens)), abs(done - fork.goal)
-        over = fork.limit is not None and done > fork.limit
-        if over or (fork.goal - done - margin) * each > SLACK or not final(text):
+        if (fork.goal - done - margin) * each > SLACK or not final(text):
             return None
         repeats, near, tail = repeated(tokens) - repeated(fork.written), miss <= margin, tokens[before:]
         return Ending(tail, [*aims, len(tokens) if near else aim][: len(tail)], text, miss * each, near, repeats)

@@ -161,7 +161,7 @@ def _literal(value: Any) -> str:
 
 
 def _targets(steps: Sequence[Step]) -> dict[int, int]:
-    """Targets set while the run was on, in the unit of the settings' goal, by the last token before them."""
+    """Targets set while the run was on, in the settings' unit, by the last token before them."""
     changes = ((old, new) for old, new in pairwise(steps) if new.wanted != old.wanted)
     return {old.index: new.wanted for old, new in changes if new.wanted is not None}
 

@@ -122,14 +122,25 @@ class Trace:
             record = TraceRecord.model_validate_json(data)
         except ValidationError as error:
             raise TraceError(f"the trace is damaged: {_reason(error)}") from error
+        settings = _meant(record)
         return cls(
-            settings=record.settings,
+            settings=settings,
             capabilities=dict(record.capabilities),
             version=record.version,
             created=record.created,
-            steps=[step.event(record.settings) for step in record.steps],
+            steps=[step.event(settings) for step in record.steps],
             finish=record.finish.event() if record.finish else None,
         )
+
+
+def _meant(record: TraceRecord) -> RunSettings:
+    """The settings of a run. In older files a limit counts tokens, whatever the unit: these never estimated it."""
+    settings = record.settings
+    aims = ((step.wanted, step.goal) for step in record.steps[:1])
+    counted = any(goal is not None and wanted in (goal, None) and goal > 1 for wanted, goal in aims)
+    if settings.limited and settings.unit != "tokens" and counted:
+        return settings.model_copy(update={"unit": "tokens"})
+    return settings
 
 
 def _read(path: Path) -> bytes:

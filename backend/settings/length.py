@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -46,8 +46,8 @@ def cap_for(method: Method, target: int, limit: int, unit: Unit) -> int:
 class LengthSettings(Part):
     """A length method and its aim. A cap that is not given follows the aim."""
 
-    title: ClassVar[str] = "Length"
-    hint: ClassVar[str] = "how much it writes"
+    title = "Length"
+    hint = "how much it writes"
 
     method: Method = Field("none", description="how the length is steered")
     target: Annotated[int, OnPage("Target", most=1000)] = Field(
@@ -63,14 +63,16 @@ class LengthSettings(Part):
             "Landing", "endings tried near the target or limit, to finish a sentence there; 0 is off", most=MAX_LANDING
         ),
     ] = Field(
-        0, ge=0, le=MAX_LANDING, description="continuations tried near the target, to end a sentence on it; 0 is off"
-    )
+        0, ge=0, le=MAX_LANDING,
+        description="continuations tried near the target or limit, to end a sentence there; 0 is off",
+    )  # fmt: skip
     in_prompt: Annotated[bool, OnPage("Say the length in the prompt too", "more answers come to an end")] = Field(
         False, description="say the wanted length in the prompt too, so that the answer is planned for it"
     )
     max_new_tokens: Annotated[int, OnPage("Cap on new tokens", most=4096)] = Field(
-        CAP, ge=1, le=MAX_NEW_TOKENS, description="hard cap on generated tokens, always on; follows the target if unset"
-    )
+        CAP, ge=1, le=MAX_NEW_TOKENS,
+        description="hard cap on generated tokens, always on; follows target or limit if unset",
+    )  # fmt: skip
 
     @model_validator(mode="before")
     @classmethod

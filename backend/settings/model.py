@@ -14,6 +14,9 @@ Precision = Literal["bf16", "fp32", "int8", "int4", "4bit"]
 class ModelSettings(Part):
     """The model, by its name on the allow-list, and how its weights are held."""
 
+    title = "Model and probes"
+    hint = "what runs, and what is watched"
+
     model: str = Field(
         "embedded", max_length=300, description="'embedded', a hub id or a local folder from the allow-list"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.fields import FieldInfo
@@ -28,6 +28,8 @@ class Part(BaseModel):
     """Settings that steer one thing. title, hint: head of their panel on the page."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+    title: ClassVar[str]
+    hint: ClassVar[str]
 
 
 def on_page(field: FieldInfo) -> OnPage | None:

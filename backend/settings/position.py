@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, field_validator
 
@@ -20,8 +20,8 @@ MAX_WINDOW = 131_072
 class PositionSettings(Part):
     """A position policy and the numbers that the policies heed (004)."""
 
-    title: ClassVar[str] = "Position"
-    hint: ClassVar[str] = "how far apart tokens seem"
+    title = "Position"
+    hint = "how far apart tokens seem"
 
     pic: Pic = Field("none", description="position policy")
     ratio: Annotated[
@@ -48,8 +48,8 @@ class PositionSettings(Part):
 class WindowSettings(Part):
     """The Λ-shaped attention window (002 §4)."""
 
-    title: ClassVar[str] = "Λ window"
-    hint: ClassVar[str] = "how far it sees"
+    title = "Λ window"
+    hint = "how far it sees"
 
     window: Annotated[int | None, OnPage("Window, in tokens", most=16_384)] = Field(
         None,
@@ -60,9 +60,7 @@ class WindowSettings(Part):
     sinks: Annotated[int, OnPage("Sinks: first tokens always seen", most=256, advanced=True)] = Field(
         10, ge=0, le=4096, description="Λ: tokens of the global branch (n_global of 002)"
     )
-    distance_limit: Annotated[int | Literal["window", "off"], OnPage("Distance limit", advanced=True)] = Field(
-        "window", description="Λ: cap on perceived distances"
-    )
+    distance_limit: int | Literal["window", "off"] = Field("window", description="Λ: cap on perceived distances")
 
     @field_validator("distance_limit")
     @classmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -26,8 +26,8 @@ class Turn(BaseModel):
 class PromptSettings(Part):
     """The user's message, what was said before it, and whether the model thinks before it answers."""
 
-    title: ClassVar[str] = "Instruction"
-    hint: ClassVar[str] = "what it reads first"
+    title = "Instruction"
+    hint = "what it reads first"
 
     prompt: str = Field(description="the user's message; the model's chat template is applied to it")
     earlier: tuple[Turn, ...] = Field(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import Field
 
@@ -12,8 +12,8 @@ from backend.settings.on_page import OnPage, Part
 class SamplingSettings(Part):
     """Temperature and what narrows the draw, as transformers' generate has them."""
 
-    title: ClassVar[str] = "Sampling"
-    hint: ClassVar[str] = "how it chooses"
+    title = "Sampling"
+    hint = "how it chooses"
 
     temperature: Annotated[
         float, OnPage("Temperature", "0 always takes the likeliest token", most=2, step=0.05)

@@ -63,10 +63,10 @@ class Perplexity(TextReadings):
         "dynamic PIC, s = 4": {"pic": "dynamic", "ratio": 4},
         "StreamingLLM": {"pic": "streaming_llm", "window": WINDOW},
         "ReRoPE": {"pic": "rerope", "recent": NEAR},
-        "leaky ReRoPE, s = 8": {"pic": "leaky_rerope", "ratio": 8, "recent": NEAR},
-        "Self-Extend, groups of 8": {"pic": "self_extend", "ratio": 8, "recent": NEAR},
+        "Leaky ReRoPE, s = 8": {"pic": "leaky_rerope", "ratio": 8, "recent": NEAR},
+        "Self-Extend, s = 8": {"pic": "self_extend", "ratio": 8, "recent": NEAR},
         "YaRN, s = 4": {"pic": "yarn", "ratio": 4},
-        "dual chunk": {"pic": "dual_chunk", "recent": TRAINED // 4},
+        "Dual chunk": {"pic": "dual_chunk", "recent": TRAINED // 4},
     }
     recipe = (
         "backend evaluate perplexity --data {data}/novels --documents 1 {more}",
@@ -76,7 +76,10 @@ class Perplexity(TextReadings):
     )
 
     def card(self, results: Results) -> Card:
-        words = ["Perplexity of the last 1,024 tokens before so many; the Λ window has 2,048 tokens."]
+        words = [
+            "Perplexity of the last 1,024 tokens before so many; the Λ window has 2,048 tokens. ReRoPE, Leaky ReRoPE "
+            f"and Self-Extend leave {NEAR:,} recent tokens as they are, dual chunk {TRAINED // 4:,}."
+        ]
         shown = {name: results[name] for name in TITLES if name in results}
         for name, result in shown.items():
             words += [perplexities(result, TITLES[name])]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from backend.evaluation.card import UNEQUAL, Card
+from backend.evaluation.card import Card
 from backend.evaluation.experiment import Case, Experiment, ModelFlags, Plan, Results, Row, Say
 from backend.evaluation.markdown import UNKNOWN, estimate, figure, percent, points, table, verdict
 from backend.measures.bootstrap import Bounded, difference
@@ -48,7 +48,6 @@ class MultipleChoice(Experiment):
     rows = "accuracy"
     key = ("model",)
     needs = ("lm_eval",)
-    withdrawn = f"{UNEQUAL}, and at most 24 questions were asked"
     recipe = (f"{SHIPPED} ldpe orpe pre {{more}}", f"{SHIPPED} sft sft_ntk sft_dynamic {{more}}")
 
     class Options(ModelFlags):
@@ -71,8 +70,8 @@ class MultipleChoice(Experiment):
             raise Refused(f"--limit {options.limit}: give at least {CHOICES}")
         adapters = [tuned(method, options.model) for method in options.method]
         own = ["summaries"] if options.data else []
-        common = {"methods": options.method, "model": options.model, "tasks": [*own, *options.task]} | {
-            "limit": options.limit, "shots": options.shots,
+        common = {
+            "model": options.model, "tasks": [*own, *options.task], "limit": options.limit, "shots": options.shots,
         }  # fmt: skip
         models = options.lab().models
         asked = subjects(adapters)

@@ -34,9 +34,9 @@ def percent(share: Any) -> str:
     return UNKNOWN if figure(share) == UNKNOWN else f"{100 * share:.0f} %"
 
 
-def points(share: Any) -> str:
+def points(share: Any, places: int = 0) -> str:
     """A difference of shares in points, with its sign; "–" for what is no number."""
-    return UNKNOWN if figure(share) == UNKNOWN else f"{100 * share:+.0f}".replace("-", "−")
+    return UNKNOWN if figure(share) == UNKNOWN else f"{100 * share:+.{places}f}".replace("-", "−")
 
 
 def estimate(found: Bounded, count: int | None, of: str, show: Callable[[Any], str] = decimal) -> str:

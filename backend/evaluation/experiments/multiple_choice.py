@@ -95,7 +95,7 @@ def _line(row: Row, base: Row) -> list[str]:
     cells = [row["model"], row["task"], figure(row["documents"])]
     gains = [_gain(row, base, measure) for measure in MEASURES]
     for measure, gain in zip(MEASURES, gains, strict=True):
-        cells += [percent(row.get(measure)), estimate(gain, row["documents"], "questions", points)]
+        cells += [percent(row.get(measure)), estimate(gain, row["documents"], "questions", partial(points, places=1))]
     return [*cells, verdict(gains[-1], "more", "fewer", 0.0) if gains[-1].known else UNKNOWN]
 
 

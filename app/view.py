@@ -144,7 +144,7 @@ class View:
         series, finish = self.series, self.series.finish
         error, unit = series.error, series.settings.unit
         strip = {
-            "error": "–" if error is None else signed(error),
+            "error": "–" if error is None or (series.settings.limited and error <= 0) else signed(error),
             "state": ending(finish) if finish else "busy",
             "message": "" if finish is None else ended_words(finish, series.settings),
         }
@@ -156,7 +156,7 @@ class View:
         short = unit if unit != "characters" else "chars"
         return strip | {
             "produced": f"{series.produced[-1]:,} {short}",
-            "target": "none" if target is None else f"{target:,}",
+            "target": "none" if target is None else f"{'≤ ' * series.settings.limited}{target:,}",
             "p_end": _percent(series.p_eos[-1]),
             "speed": f"{series.speed:.0f}" if series.speed else "–",
             "read": f"{series.context[-1]:,}",

@@ -404,7 +404,10 @@ def test_a_limit_is_in_the_unit_that_is_chosen(unit):
     done = length(unit, series.answer, 20)
     assert series.produced[-1] == done and series.error == done - 100
     shown = drawn("length", series)
-    assert shown.columns[1] == unit and f"{counted(done, unit)} produced, target 100" in shown.summary
+    assert shown.columns[1] == unit and f"{counted(done, unit)} produced of at most 100; p(end)" in shown.summary
+    view = View(series.settings)
+    view.add([replace(step(1), wanted=100)])
+    assert (view.figures()["target"], view.figures()["error"]) == ("≤ 100", "–")
 
 
 def test_text_only_grows_and_carries_markup_as_data():

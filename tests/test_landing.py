@@ -111,8 +111,8 @@ def test_an_end_beyond_the_cap_is_none(lab):
 
 @pytest.mark.parametrize(
     ("limit", "unit"),
-    [(24, "tokens"), (20, "words"), (1, "words"), (90, "characters")]
-    + [pytest.param(70, unit, marks=pytest.mark.scale) for unit in ("tokens", "words")],
+    [(24, "tokens"), (20, "words"), (1, "words")]
+    + [pytest.param(*more, marks=pytest.mark.scale) for more in ((70, "tokens"), (70, "words"), (90, "characters"))],
 )
 def test_a_limit_is_landed_below(lab, limit, unit):
     tokens, finish = run(lab, ask(method="mnt_orpe", limit=limit, unit=unit, landing=12))

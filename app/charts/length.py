@@ -109,7 +109,8 @@ def _error_words(run: RunSeries) -> str:
     if error is None:
         return ""
     if run.finish is not None:
-        return f"<b>{drawing.signed(error)}</b> {unit} at the end"
+        ended = f"{run.produced[-1]:,}" if run.settings.limited else drawing.signed(error)
+        return f"<b>{ended}</b> {unit} at the end"
     return f"{-error:,} {unit} to go" if error < 0 else f"{drawing.signed(error)} {unit}"
 
 
@@ -120,6 +121,8 @@ def _summary(run: RunSeries, stop: float | None) -> str:
     words = f"{run.produced[-1]:,} {unit} produced"
     if error is None:
         words += " without a target"
+    elif run.settings.limited:
+        words += f" of at most {run.target[-1]:,}"
     else:
         words += f", target {run.target[-1]:,}, error {drawing.signed(error)}"
     if run.finish is None:

@@ -200,7 +200,6 @@ def _model(parts: dict[str, Any], choice: ModelChoice) -> None:
         every = setting.control("every", min_width=80, render=False)
         choice.render(every)
         parts |= {**choice.parts, "every": every}
-        _controls(parts, ModelSettings)
 
 
 def _method_follows(parts: Mapping[str, Any]) -> None:
@@ -244,8 +243,8 @@ def open_with(form: Form, settings: RunSettings) -> None:
 
 
 def _aims(method: Method) -> list[Any]:
-    """Lets the target be set where the method heeds one, and its unit; shows the limit where it heeds that; landing for
-    both."""
+    """Lets the target be set where the method heeds one, and shows the limit where it heeds that; unit and landing are
+    for both."""
     chosen = methods[method]
     aimed, limited = chosen.bound == "target", chosen.bound == "limit"
     steered = aimed or limited

@@ -45,7 +45,7 @@ def encode(runs: Sequence[RunSeries], frame: int = 0, scene: str = "") -> str:
 
 def ending(finish: Finish, settings: RunSettings) -> tuple[str, str]:
     """How an answer ended, as the page's figures name it and in a few words: 'good' is a whole sentence that the model
-    ended itself, within the tolerance of the target or below the limit. A count can put a full stop after half a
+    ended itself, within the tolerance of the target or the limit. A count can put a full stop after half a
     thought, so a model that was steered is believed only where a search has asked the base model."""
     if finish.reason == "error":
         return "bad", "failed"
@@ -109,7 +109,7 @@ def _words(run: RunSeries, ended: str) -> str:
     if not len(run):
         return ""
     words = counted(run.produced[-1], run.settings.unit)
-    if run.error is not None and run.finish is not None:
+    if run.error is not None and run.finish is not None and not (run.settings.limited and run.error <= 0):
         words += f", {signed(run.error)} from the target" if run.error else ", on the target"
     return f"{words}; {ended}" if ended else words
 

@@ -229,7 +229,7 @@ def ended_words(finish: Finish, settings: RunSettings) -> str:
     if finish.reason == "error":
         return finish.message
     words = f"{finish.ended.capitalize()} after {counted(finish.tokens, 'tokens')} in {finish.decode_seconds:.1f} s"
-    if finish.error is not None:
+    if finish.error is not None and not (settings.limited and finish.error <= 0):
         words += f", {signed(finish.error)} {noun(finish.error, settings.unit)} from the {settings.bound}"
     return " ".join([words + ".", *finish.notes])
 

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from html import escape
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from pydantic import ValidationError
 
 from backend.inference.control import Control
 from backend.inference.side_by_side import as_they_end, side_by_side
@@ -93,8 +92,10 @@ def sweep(lab: Lab, asked: Sequence[RunSettings], out: Path, report: Callable[[s
     ValueError where `out` is another kind of file, or a run cannot be made.
     """
     done = rows(out) if out.exists() else []
-    held = {_held(row) for row in done}
-    left = [settings for settings in asked if settings not in held]
+    if any(row["unit"] != _unit(row) for row in done):
+        raise Refused(f"{out} has limits that counted tokens, whatever the unit: give another file")
+    held = {row["settings"] for row in done}
+    left = [settings for settings in asked if _kept(settings) not in held]
     report(f"{len(left):,} runs of {len(asked):,}")
     with out.open("a", encoding="utf-8", newline="") as stream:
         if not done and not stream.tell():
@@ -200,7 +201,8 @@ def _targets(table: Sequence[dict[str, str]]) -> list[int]:
 def _outcome(found: Sequence[dict[str, str]]) -> str:
     lengths = [int(row["length"]) for row in found]
     ended = sum(row["ended"] == ENDED["eos"] for row in found)
-    errors = [abs(int(row["error"])) for row in found if row["error"]]
+    limits = {method.name for method in methods if method.bound == "limit"}
+    errors = [abs(int(row["error"])) for row in found if row["error"] and row["method"] not in limits]
     mean = f", {sum(errors) / len(errors):.1f} from the target on average" if errors else ""
     span = f"{min(lengths)} to {max(lengths)} {found[0]['unit']}"
     return f"{span}{mean}; {ended} of {len(found)} ended by themselves"
@@ -231,13 +233,12 @@ def _kept(settings: RunSettings) -> str:
     return settings.model_dump_json(exclude_defaults=True)
 
 
-def _held(row: Mapping[str, str]) -> RunSettings | None:
-    """The settings of a row; None where these are none any more, or its length was counted in another unit."""
+def _unit(row: Mapping[str, str]) -> str:
+    """The unit of a row's settings."""
     try:
-        found = RunSettings.model_validate_json(row["settings"])
-    except ValidationError:
-        return None
-    return found if found.unit == row["unit"] else None
+        return str(json.loads(row["settings"]).get("unit", "tokens"))
+    except (ValueError, AttributeError):
+        return row["unit"]
 
 
 def _finish(lab: Lab | EngineBackend, settings: RunSettings, control: Control | None = None) -> Finish:

@@ -117,22 +117,17 @@ def test_another_file_is_not_written_over(tmp_path):
     assert out.read_text() == "a,b\n1,2\n"
 
 
-def test_rows_of_a_limit_that_counted_tokens_are_not_those_of_one_in_words(lab, tmp_path):
+def test_a_table_of_limits_that_counted_tokens_is_not_gone_on_with(lab, tmp_path):
     out = tmp_path / "t.csv"
     asked = sweep.cases(["Why?"], ["mnt_ldpe"], [6], [0], unit="words", max_new_tokens=12)
     [row] = sweep.sweep(lab, asked, out, print)
+    # A limit has no distance from it.
+    assert row["unit"] == "words" and "average" not in next(sweep.summary([row]))
     said: list[str] = []
     assert sweep.sweep(lab, asked, out, said.append) == [row] and said == ["0 runs of 1"]
     out.write_text(out.read_text("utf-8").replace(",0,words,", ",0,tokens,"), "utf-8")
-    assert len(sweep.sweep(lab, asked, out, said.append)) == 2
-
-
-def test_settings_that_are_none_any_more_are_asked_again(lab, tmp_path):
-    out = tmp_path / "t.csv"
-    asked = sweep.cases(["Why?"], ["none"], [1], [0], max_new_tokens=2)
-    sweep.sweep(lab, asked, out, print)
-    out.write_text(out.read_text("utf-8").replace('""max_new_tokens""', '""gone""'), "utf-8")
-    assert len(sweep.sweep(lab, asked, out, print)) == 2
+    with pytest.raises(Refused, match="counted tokens"):
+        sweep.sweep(lab, asked, out, print)
 
 
 def test_what_ends_first_comes_first_and_what_has_not_begun_never_does():

@@ -496,9 +496,10 @@ def test_a_file_that_tells_no_wanted_target_is_read(unit, wanted):
 def test_an_older_files_limit_counts_tokens(method, goal, unit):
     document = json.loads(make_run(3, unit="words").to_json())
     document["settings"] |= {"method": method, "limit": 10}
-    document["steps"][0]["goal"] = goal
+    document["steps"][0] |= {"goal": None, "wanted": None, "remaining": None, "thinking": True}
+    document["steps"][1]["goal"] = goal
     found = Trace.load(json.dumps(document).encode())
-    assert found.settings.unit == unit and found.steps[0].wanted == 10
+    assert found.settings.unit == unit and found.steps[1].wanted == 10
 
 
 def test_the_array_limit_is_the_one_lists_are_chosen_by():

@@ -136,8 +136,8 @@ class Trace:
 def _meant(record: TraceRecord) -> RunSettings:
     """The settings of a run. In older files a limit counts tokens, whatever the unit: these never estimated it."""
     settings = record.settings
-    aims = ((step.wanted, step.goal) for step in record.steps[:1])
-    counted = any(goal is not None and wanted in (goal, None) and goal > 1 for wanted, goal in aims)
+    first = next((step for step in record.steps if step.goal is not None), None)
+    counted = first is not None and first.wanted in (first.goal, None) and first.goal != 1
     if settings.limited and settings.unit != "tokens" and counted:
         return settings.model_copy(update={"unit": "tokens"})
     return settings

@@ -16,6 +16,7 @@ from app.tabs import evidence as tab
 from backend.__main__ import main
 from backend.evaluation import experiments as package
 from backend.evaluation import report
+from backend.evaluation.card import Axis, Curve, Figure
 from backend.evaluation.experiment import Experiment
 from backend.evaluation.experiments import experiments
 from backend.record.results import RESULTS
@@ -109,6 +110,15 @@ def test_its_card_draws_what_was_recorded(experiment):
         assert [line["name"] for line in lines] == [curve.name for curve in figure.curves if len(curve.x)]
         assert all(len(line["x"]) == len(line["y"]) > 0 for line in lines)
         assert all(len(row) == len(figure.columns) for row in chart["rows"]) and chart["rows"]
+
+
+def test_lines_beyond_the_colours_are_dotted_and_a_ceiling_has_that_of_its_curve():
+    curves = [Curve(str(i), [1], [1.0], ceiling=i == 8) for i in range(9)]
+    axis = Axis("x")
+    chart = results.drawn(Figure("t", "h", axis, axis, curves, "w", ("a",), [["b"]]))
+    looks = [(line["line"]["color"], line["line"]["dash"]) for line in chart.data]
+    assert len({*looks}) == 9 and [dash for _, dash in looks] == ["solid"] * 7 + ["dot", "dash"]
+    assert looks[7][0] == looks[8][0] == looks[0][0]
 
 
 def test_every_result_belongs_to_an_experiment():

@@ -48,7 +48,7 @@ class MultipleChoice(Experiment):
     rows = "accuracy"
     key = ("model",)
     needs = ("lm_eval",)
-    recipe = (f"{SHIPPED} ldpe orpe pre {{more}}", f"{SHIPPED} sft sft_ntk sft_dynamic {{more}}")
+    recipe = (f"{SHIPPED} ldpe {{more}}",)
 
     class Options(ModelFlags):
         method: tuple[Method, ...] = Field(description="whose adapters")

@@ -302,7 +302,9 @@ def _summary(settings: RunSettings, finish: Finish) -> str:
     if finish.thinking_tokens:
         parts.insert(1, f"{counted(finish.thinking_tokens, 'tokens')} of thinking")
     if finish.error is not None:
-        parts.append(f"{settings.bound} {counted(settings.goal, settings.unit)}, error {finish.error:+d}")
+        parts.append(f"{settings.bound} {counted(settings.goal, settings.unit)}")
+        if finish.error > 0 or not settings.limited:
+            parts[-1] += f", error {finish.error:+d}"
     return " · ".join([*parts, *finish.notes])
 
 

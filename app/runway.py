@@ -109,8 +109,9 @@ def _words(run: RunSeries, ended: str) -> str:
     if not len(run):
         return ""
     words = counted(run.produced[-1], run.settings.unit)
-    if run.error is not None and run.finish is not None and not (run.settings.limited and run.error <= 0):
-        words += f", {signed(run.error)} from the target" if run.error else ", on the target"
+    error = run.settings.missed(run.error)
+    if error is not None and run.finish is not None:
+        words += f", {signed(error)} from the target" if error else ", on the target"
     return f"{words}; {ended}" if ended else words
 
 

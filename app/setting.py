@@ -9,17 +9,9 @@ from annotated_types import Ge, Gt, Le
 from pydantic.fields import FieldInfo
 
 from backend.settings import RunSettings, Watch
-from backend.settings.on_page import OnPage, on_page
+from backend.settings.on_page import on_page
 
 FIELDS: dict[str, FieldInfo] = {**Watch.model_fields, **RunSettings.model_fields}
-
-
-def shown(name: str) -> OnPage:
-    """How the page shows a setting. LookupError for one that has no control of its own."""
-    found = on_page(FIELDS[name])
-    if found is None:
-        raise LookupError(f"{name} has no control of its own")
-    return found
 
 
 def control(name: str, typed: bool = False, **props: Any) -> Any:
@@ -27,7 +19,10 @@ def control(name: str, typed: bool = False, **props: Any) -> Any:
 
     typed: a number is typed, without words about it, over the whole range of which a slider has a part.
     """
-    field, page = FIELDS[name], shown(name)
+    field = FIELDS[name]
+    page = on_page(field)
+    if page is None:
+        raise LookupError(f"{name} has no control of its own")
     about = {} if typed else {"info": page.info or None, "elem_id": name}
     given: dict[str, Any] = {"value": field.default, "label": page.label} | about | props
     if field.annotation is bool:
@@ -36,7 +31,7 @@ def control(name: str, typed: bool = False, **props: Any) -> Any:
         choices = get_args(field.annotation)
         named = list(zip(page.options or choices, choices, strict=True))
         return gr.Radio(named, **given) if len(named) < 3 else gr.Dropdown(named, **given)
-    least, most = bounds(field)
+    least, most = _bounds(field)
     if typed or page.most is None:
         number: dict[str, Any] = {"minimum": least, "maximum": most}
         return gr.Number(**number | ({"precision": 0} if field.annotation is int else {}) | given)
@@ -44,7 +39,7 @@ def control(name: str, typed: bool = False, **props: Any) -> Any:
     return gr.Slider(**slider | {"step": page.step} | given)
 
 
-def bounds(field: FieldInfo) -> tuple[Any, Any]:
+def _bounds(field: FieldInfo) -> tuple[Any, Any]:
     """The smallest and the largest value that a number may have."""
     above = [each.ge if isinstance(each, Ge) else each.gt for each in field.metadata if isinstance(each, (Ge, Gt))]
     below = [each.le for each in field.metadata if isinstance(each, Le)]

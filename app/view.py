@@ -142,9 +142,9 @@ class View:
     def figures(self) -> dict[str, Any]:
         """The strip above the text."""
         series, finish = self.series, self.series.finish
-        error, unit = series.error, series.settings.unit
+        error, unit = series.settings.missed(series.error), series.settings.unit
         strip = {
-            "error": "–" if error is None or (series.settings.limited and error <= 0) else signed(error),
+            "error": "–" if error is None else signed(error),
             "state": ending(finish) if finish else "busy",
             "message": "" if finish is None else ended_words(finish, series.settings),
         }
@@ -172,7 +172,7 @@ class View:
         label = f"run {len(series.past) + 1}, {settings.method}" + (
             f", target {series.target[-1]:,}" if series.target[-1] else ""
         )
-        past = PastRun(label, settings.unit, len(series), series.produced[-1], series.error)
+        past = PastRun(label, settings.unit, len(series), series.produced[-1], settings.missed(series.error))
         return [*series.past, past][-PAST_KEPT:]
 
 
@@ -229,8 +229,8 @@ def ended_words(finish: Finish, settings: RunSettings) -> str:
     if finish.reason == "error":
         return finish.message
     words = f"{finish.ended.capitalize()} after {counted(finish.tokens, 'tokens')} in {finish.decode_seconds:.1f} s"
-    if finish.error is not None and not (settings.limited and finish.error <= 0):
-        words += f", {signed(finish.error)} {noun(finish.error, settings.unit)} from the {settings.bound}"
+    if (error := settings.missed(finish.error)) is not None:
+        words += f", {signed(error)} {noun(error, settings.unit)} from the {settings.bound}"
     return " ".join([words + ".", *finish.notes])
 
 

@@ -303,8 +303,8 @@ def _summary(settings: RunSettings, finish: Finish) -> str:
         parts.insert(1, f"{counted(finish.thinking_tokens, 'tokens')} of thinking")
     if finish.error is not None:
         parts.append(f"{settings.bound} {counted(settings.goal, settings.unit)}")
-        if finish.error > 0 or not settings.limited:
-            parts[-1] += f", error {finish.error:+d}"
+        if (missed := settings.missed(finish.error)) is not None:
+            parts[-1] += f", error {missed:+d}"
     return " · ".join([*parts, *finish.notes])
 
 

@@ -408,6 +408,8 @@ def test_a_limit_is_in_the_unit_that_is_chosen(unit):
     view = View(series.settings)
     view.add([replace(step(1), wanted=100)])
     assert (view.figures()["target"], view.figures()["error"]) == ("≤ 100", "–")
+    assert view.remembered()[-1].error is None
+    assert drawn("length", series, series).rows[0][4] == ""
 
 
 def test_text_only_grows_and_carries_markup_as_data():

@@ -88,7 +88,8 @@ def _line(colour: str, run: RunSeries) -> drawing.Drawn | None:
     if run.finish is not None:
         end = {"size": 9, "color": colour, "symbol": "circle"}
         data.append(drawing.marks([len(run)], [run.produced[-1]], f"{run.name}: end", end, ""))
-    error = "" if run.error is None else run.error
+    missed = run.settings.missed(run.error)
+    error = "" if missed is None else missed
     return data, [run.label, len(run), run.produced[-1], run.target[-1] or "", error, round(run.speed, 1)]
 
 

@@ -112,6 +112,10 @@ class LengthSettings(Part):
         """Whether endings are tried near the target, or below the limit, that the method aims at."""
         return self.landing > 0 and self.steered
 
+    def missed(self, error: int | None) -> int | None:
+        """What of an error, produced − asked for, counts: none of it within a limit."""
+        return None if error is None or (self.limited and error <= 0) else error
+
     @property
     def goal(self) -> int:
         """The number the method aims at: the limit for Max New Tokens++, else the target."""

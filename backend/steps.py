@@ -60,6 +60,8 @@ class Logits:
     """Pre-softmax attention logits of one head, binned by perceived distance (002 fig. 1a).
 
     distance [bins]: mean perceived distance of the keys in each non-empty bin; mean/low/high [bins]: logits.
+    heads [heads, bins]: the mean logits of every head of the layer; None in a trace that was saved before this was
+    recorded.
     """
 
     layer: int
@@ -68,6 +70,7 @@ class Logits:
     mean: np.ndarray
     low: np.ndarray
     high: np.ndarray
+    heads: np.ndarray | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,7 @@ def step(index: int, text: str = " word", goal: int | None = 100, rng: np.random
         np.array([3.0, 1.0, -2.0]),
         np.array([2.0, 0.0, -4.0]),
         np.array([4.0, 2.0, 0.0]),
+        np.linspace(-3, 3, HEADS)[:, None] + np.array([3.0, 1.0, -2.0]),
     )
     return Step(
         index=index, token=index, text=text, p=0.5, p_eos=0.01, spread=1.2, context=context, attended=context,

@@ -34,16 +34,21 @@ def on_the_first(weights: Tensor) -> np.ndarray:
     return weights[..., :SINKS].double().sum(-1).mean(-1).numpy()
 
 
-def check_bins(found: Logits, scores: np.ndarray, distance: np.ndarray, atol: float) -> None:
-    """The recorded bins are those of these scores [keys] at these perceived distances [keys], unseen ones nan."""
+def check_bins(found: Logits, layer: np.ndarray, distance: np.ndarray, atol: float) -> None:
+    """The recorded bins are those of a layer's scores [heads, keys] at these perceived distances [keys], unseen ones
+    nan."""
     seen = ~np.isnan(distance)
-    scores, distance = scores[seen], distance[seen]
+    layer, distance = layer[:, seen], distance[seen]
+    scores = layer[found.head]
     bins = [
         (distance[inside], scores[inside])
         for low, high in zip([-np.inf, *EDGES], [*EDGES, np.inf], strict=True)
         if (inside := (distance >= low) & (distance < high)).any()
     ]
-    assert len(found.distance) == len(bins)
+    assert len(found.distance) == len(bins) and found.heads is not None
+    means = [[head[np.digitize(distance, EDGES) == place].mean() for place in np.unique(np.digitize(distance, EDGES))]
+             for head in layer]  # fmt: skip
+    np.testing.assert_allclose(found.heads, means, rtol=0, atol=atol)
     for i, (d, s) in enumerate(bins):
         assert found.distance[i] == pytest.approx(d.mean(), abs=1e-6)
         assert found.mean[i] == pytest.approx(s.mean(), abs=atol)
@@ -99,7 +104,7 @@ def test_probes_equal_eager_attention(exact: bool, embedded_fp32: Loaded, eager:
             np.testing.assert_allclose(probe.states([-1])[0], first[t], rtol=2e-3, atol=2e-3)
         np.testing.assert_allclose(probe.sink_share(cache), on_the_first(weights[:, :, t, : t + 1]), rtol=0, atol=1e-4)
         for layer, head in ((0, 0), (13, 4), (29, 8)):
-            expected = own_scores(eager, seen.hidden_states[layer], layer)[head, t, : t + 1].numpy()
+            expected = own_scores(eager, seen.hidden_states[layer], layer)[:, t, : t + 1].numpy()
             check_bins(probe.logits(cache, layer, head), expected, t - np.arange(t + 1.0), 1e-3)
 
 
@@ -131,7 +136,7 @@ def test_probes_equal_the_reference(family: str, name: str, tiny):
     np.testing.assert_allclose(probe.sink_share(cache), on_the_first(last), rtol=0, atol=1e-4)
     distance = reference.distances(len(IDS), asked)[-1].numpy()
     for layer, head in ((0, 0), (2, 3)):
-        check_bins(probe.logits(cache, layer, head), scores[layer][head, -1].numpy(), distance, 1e-3)
+        check_bins(probe.logits(cache, layer, head), scores[layer][:, -1].numpy(), distance, 1e-3)
     assert probe.logits(cache, 99, 99).layer == 2 and probe.logits(cache, 99, 99).head == 3
 
 
@@ -155,7 +160,7 @@ def test_what_the_prompts_rows_show_equals_the_reference(name: str, whole: bool,
     last = torch.stack([layer[:, -1].softmax(-1) for layer in scores])
     np.testing.assert_allclose(probe.sink_share(cache), on_the_first(last), rtol=0, atol=1e-4)
     distance = reference.distances(PROMPT, asked, PROMPT if whole else 0)[-1].numpy()
-    check_bins(probe.logits(cache, 1, 2), scores[1][2, -1].numpy(), distance, 1e-3)
+    check_bins(probe.logits(cache, 1, 2), scores[1][:, -1].numpy(), distance, 1e-3)
 
 
 # ---- looking changes nothing

@@ -42,7 +42,7 @@ def make_run(tokens=12, prompt="Why is the sky blue?", probes=True, texts=None, 
         states=random.normal(size=(3, WIDTH)).astype(np.float16),
     )
     for index in range(1, tokens + 1):
-        logits = Logits(1, 2, random.uniform(0, 1e5, 6), *random.normal(size=(3, 6)))
+        logits = Logits(1, 2, random.uniform(0, 1e5, 6), *random.normal(size=(3, 6)), random.normal(size=(HEADS, 6)))
         run.append(Step(
             index=index, token=int(random.integers(0, 49152)), text=texts[index - 1] if texts else f" w{index}",
             p=float(random.random()), p_eos=float(random.random()), spread=float(random.uniform(0, 8)),
@@ -235,6 +235,9 @@ def damaged(path, value):
     (["steps", 1, "entropy", "f16"], "AHwA" * 30, "finite"),
     (["steps", 1, "state"], [1e9] * WIDTH, "finite"),
     (["steps", 3, "logits", "low"], [1, 2], "bins"),
+    (["steps", 3, "logits", "heads"], [[0.0] * 5] * HEADS, "heads, bins"),
+    (["steps", 3, "logits", "heads"], [[0.0] * 6] * 2, "watched head"),
+    (["steps", 3, "logits", "heads"], [[0.0] * 6] * (HEADS + 1), "heads' logits have shape"),
     (["steps", 3, "logits", "layer"], -1, "layer"),
     (["steps", 0, "reading", "positions"], [1, 2], "differ in number"),
     (["steps", 0, "reading", "positions"], [0.5, 1, 2], "whole numbers"),

@@ -57,21 +57,25 @@ def distances(cache: FramedCache) -> np.ndarray:
 
 
 def by_distance(scores: np.ndarray, distance: np.ndarray, layer: int, head: int) -> Logits:
-    """Bin one head's pre-softmax logits [keys] by perceived distance [keys]; keys with −inf are left out."""
-    seen = np.isfinite(scores)
-    scores, distance = scores[seen], distance[seen]
+    """Bin a layer's pre-softmax logits [heads, keys] by perceived distance [keys], one head's in detail.
+
+    Keys with −inf, the same for all heads, are left out.
+    """
     order = np.argsort(distance, kind="stable")
-    scores, distance = scores[order], distance[order]
+    order = order[np.isfinite(scores[head, order])]
+    scores, distance = scores[:, order], distance[order]
     bins = np.digitize(distance, EDGES)
     starts = np.flatnonzero(np.diff(bins, prepend=-1))
     counts = np.diff(starts, append=len(bins))
+    means = np.add.reduceat(scores, starts, axis=1) / counts
     return Logits(
         layer,
         head,
         np.add.reduceat(distance, starts) / counts,
-        np.add.reduceat(scores, starts) / counts,
-        np.minimum.reduceat(scores, starts),
-        np.maximum.reduceat(scores, starts),
+        means[head],
+        np.minimum.reduceat(scores[head], starts),
+        np.maximum.reduceat(scores[head], starts),
+        means,
     )
 
 
@@ -140,7 +144,7 @@ class Probe:
     def logits(self, cache: FramedCache, layer: int, head: int) -> Logits:
         """The logits of one layer and head for the last row read; both are clipped to what the model has."""
         layer, head = min(layer, self.layers - 1), min(head, self.heads - 1)
-        scores = self._one[layer][head] if self._one else self._scores(cache, layer, head)
+        scores = self._one[layer] if self._one else self._scores(cache, layer)
         return by_distance(scores.float().cpu().numpy(), distances(cache), layer, head)
 
     def sink_share(self, cache: FramedCache) -> np.ndarray:
@@ -171,18 +175,20 @@ class Probe:
                     found += (scores - lse).exp().sum(-1)
         return found.flatten(1)
 
-    def _scores(self, cache: FramedCache, layer: int, head: int) -> Tensor:
-        """One head's scores [keys] of a query decoded by the kernels, from the keys as they still stand."""
-        chunk, kv_head = cache.chunk, head * cache.shape.heads // self.heads
+    def _scores(self, cache: FramedCache, layer: int) -> Tensor:
+        """A layer's scores [heads, keys] of a query decoded by the kernels, from the keys as they still stand."""
+        chunk, shape = cache.chunk, cache.shape
         assert chunk is not None and self._queries is not None
         found = []
-        for group, query in zip(chunk.groups, self._queries[layer, :, head], strict=True):
+        for group, queries in zip(chunk.groups, self._queries[layer], strict=True):
+            queries = queries.view(shape.heads, -1, shape.width)
             for piece in chunk.pieces.get(group, ()):
-                scores = cache.keys(layer, piece.lo, piece.hi)[kv_head].float() @ query
+                keys = cache.keys(layer, piece.lo, piece.hi).float()
+                scores = (queries @ keys.transpose(-1, -2)).flatten(0, 1)
                 if piece.spans is not None:
-                    scores[~within(piece.spans[-1:], len(scores), scores.device)[0]] = -math.inf
+                    scores[:, ~within(piece.spans[-1:], piece.hi - piece.lo, scores.device)[0]] = -math.inf
                 found.append(scores)
-        return torch.cat(found) * cache.shape.width**-0.5
+        return torch.cat(found, -1) * shape.width**-0.5
 
     def states(self, rows: list[int] | None = None) -> np.ndarray:
         """First-layer outputs [rows, width] as float16."""

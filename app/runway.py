@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,16 +9,10 @@ import orjson
 
 from app.charts.drawing import signed
 from app.series import RunSeries, sample
-from backend.methods import methods
-from backend.settings import RunSettings, counted
-from backend.steps import Finish
+from backend.ending import ending
+from backend.settings import counted
 from backend.text.sentences import final, sentences
-from backend.text.units import met, words
 
-# A sentence of fewer words may well be said twice: 'Yes.'
-SAID = 4
-# A list's number or mark, and all else before the first letter.
-BEFORE = re.compile(r"^[\W\d_]+")
 # The runway is so many times as long as the target, and grows by halves of it where a run goes further.
 SPAN = 1.5
 POINTS = 160
@@ -41,39 +34,6 @@ def encode(runs: Sequence[RunSeries], frame: int = 0, scene: str = "") -> str:
             "lanes": [lane(run) for run in runs],
         }
     ).decode()
-
-
-def ending(finish: Finish, settings: RunSettings) -> tuple[str, str]:
-    """How an answer ended, as the page's figures name it and in a few words: 'good' is a whole sentence that the model
-    ended itself, within the tolerance of the target or the limit. A count can put a full stop after half a
-    thought, so a model that was steered is believed only where a search has asked the base model."""
-    if finish.reason == "error":
-        return "bad", "failed"
-    if finish.reason == "stopped":
-        return "", "stopped"
-    if finish.reason == "cap":
-        return "bad", "cut at the maximum"
-    if not final(finish.text):
-        return "bad", "amid a sentence"
-    goal, error = settings.goal, finish.error
-    near = error is None or met(goal + error, goal, settings.unit, settings.limited)
-    if _repeats(finish.text):
-        return ("" if near else "bad"), "with a sentence, repeating itself"
-    if not near:
-        return "bad", "with a sentence"
-    if finish.landed:
-        return ("good", "with a sentence") if finish.own_end else ("", "with a sentence, by force")
-    method = methods[settings.method]
-    led = settings.steered and (method.adapter or method.writes_end)
-    return ("", "with a full stop, unchecked") if led else ("good", "with a sentence")
-
-
-def _repeats(text: str) -> bool:
-    """Whether one of its sentences, word for word, is there twice, be it as a list's points; lines of tables and code
-    are none."""
-    said = [" ".join(BEFORE.sub("", each).casefold().split()) for each in sentences(text) if final(each)]
-    said = [each for each in said if words(each) >= SAID]
-    return len(set(said)) < len(said)
 
 
 def sentence_ends(run: RunSeries) -> list[int]:

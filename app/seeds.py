@@ -15,7 +15,7 @@ from app.charts.palette import SERIES_COLOURS
 from app.frames import Frame
 from app.lanes import PERIOD
 from app.runs import Run, batches
-from app.runway import ending
+from backend.ending import ending
 from backend.inference.control import Control
 from backend.refused import Refused
 from backend.settings import RunSettings, Watch, counted

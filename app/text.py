@@ -13,7 +13,7 @@ def pieces(series: RunSeries, before: Sequence[Any] = ()) -> tuple[Any, ...]:
 
     The first piece is the run's number; each other one is [text, p, the model's own p or null, spread in nats,
     remaining or null, whether it is thinking, whether a person chose it, the likeliest tokens there as [id, text, the
-    model's own p, whether it ends the response]].
+    model's own p, whether it ends the response, p as drawn with]].
     """
     known = before or (series.run,)
     return (*known, *(_piece(series, i) for i in range(len(known) - 1, len(series))))
@@ -29,5 +29,8 @@ def _piece(series: RunSeries, i: int) -> list[Any]:
         series.remaining[i],
         series.thinking[i],
         series.chosen[i],
-        [[each.token, each.text, round(each.p_model, 4), each.ends] for each in series.alternatives[i]],
+        [
+            [each.token, each.text, round(each.p_model, 4), each.ends, round(each.p, 4)]
+            for each in series.alternatives[i]
+        ],
     ]

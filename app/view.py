@@ -21,6 +21,7 @@ from app.frames import Frame
 from app.runs import PERIOD, Run, batches
 from app.series import PastRun, RunSeries
 from app.share import explain
+from backend.ending import ended
 from backend.models.capabilities import Capabilities
 from backend.record.trace import Trace
 from backend.refused import Refused
@@ -145,7 +146,7 @@ class View:
         error, unit = series.settings.missed(series.error), series.settings.unit
         strip = {
             "error": "–" if error is None else signed(error),
-            "state": ending(finish) if finish else "busy",
+            "state": went(finish) if finish else "busy",
             "message": "" if finish is None else ended_words(finish, series.settings),
         }
         if not len(series):
@@ -219,8 +220,8 @@ def coming_words(progress: Progress | None) -> dict[str, Any]:
     return {"message": "Reading the prompt …"}
 
 
-def ending(finish: Finish) -> str:
-    """Whether a run ended well, as the page's figures name it."""
+def went(finish: Finish) -> str:
+    """Whether a run went as it should, as the page's figures name it; how its answer ended is said in words."""
     return "bad" if finish.reason == "error" else "good"
 
 
@@ -228,7 +229,8 @@ def ended_words(finish: Finish, settings: RunSettings) -> str:
     """How a run ended, in a sentence."""
     if finish.reason == "error":
         return finish.message
-    words = f"{finish.ended.capitalize()} after {counted(finish.tokens, 'tokens')} in {finish.decode_seconds:.1f} s"
+    how, written = ended(finish, settings).capitalize(), counted(finish.tokens, "tokens")
+    words = f"{how} after {written} in {finish.decode_seconds:.1f} s"
     if (error := settings.missed(finish.error)) is not None:
         words += f", {signed(error)} {noun(error, settings.unit)} from the {settings.bound}"
     return " ".join([words + ".", *finish.notes])

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from pydantic import ValidationError
 
+from backend.ending import ended
 from backend.refused import Refused
 from backend.settings import Method, RunSettings, Turn, Watch, counted
 from backend.steps import Finish, Step
@@ -216,7 +217,8 @@ def _sweep(options: argparse.Namespace) -> int:
             raise Refused(f"{file} cannot be written: name a file in a folder that exists")
     table = sweep.sweep(_lab(options), asked, options.out, say)
     if options.chart:
-        sweep.chart(table).write_html(options.chart, include_plotlyjs=True)
+        offline = {"displaylogo": False, "showSendToCloud": False}
+        sweep.chart(table).write_html(options.chart, include_plotlyjs=True, config=offline)
     for line in sweep.summary(table):
         print(line)
     return 0
@@ -298,7 +300,7 @@ def _progress(settings: RunSettings, step: Step) -> str:
 def _summary(settings: RunSettings, finish: Finish) -> str:
     if finish.reason == "error":
         return finish.message
-    parts = [finish.ended, counted(finish.tokens, "tokens"), f"{finish.tokens_per_second:.1f} tokens/s"]
+    parts = [ended(finish, settings), counted(finish.tokens, "tokens"), f"{finish.tokens_per_second:.1f} tokens/s"]
     if finish.thinking_tokens:
         parts.insert(1, f"{counted(finish.thinking_tokens, 'tokens')} of thinking")
     if finish.error is not None:

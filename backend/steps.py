@@ -10,7 +10,6 @@ import numpy as np
 Reason = Literal["eos", "cap", "stopped", "error"]
 # A text's first tokens, on which attention rests that finds nothing else (Xiao et al. 2023, StreamingLLM: four).
 SINKS = 4
-ENDED: dict[Reason, str] = {"eos": "ended by itself", "cap": "cut at the cap", "stopped": "stopped", "error": "failed"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,10 +188,3 @@ class Finish:
     p_eos_model: float | None = None
     thinking: str = ""
     thinking_tokens: int = 0
-
-    @property
-    def ended(self) -> str:
-        """How the answer ended, in words that page, terminal and exports share."""
-        if self.landed:
-            return "ended by itself where landing led" if self.own_end else "ended by landing"
-        return ENDED[self.reason]

@@ -15,6 +15,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from backend.ending import ended
 from backend.inference.control import Control
 from backend.inference.side_by_side import as_they_end, side_by_side
 from backend.methods import methods
@@ -22,7 +23,7 @@ from backend.record import bom, jsonlines
 from backend.record.export import guarded
 from backend.refused import Refused
 from backend.settings import RunSettings, Watch, counted
-from backend.steps import ENDED, Finish
+from backend.steps import Finish
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -149,7 +150,7 @@ def rows(file: Path) -> list[dict[str, str]]:
 
 
 def summary(table: Sequence[dict[str, str]]) -> Iterator[str]:
-    """A line for each method and target: how many ended by themselves, and how long answers are."""
+    """A line for each method and target: how many end with a full stop, and how long answers are."""
     for (method, target), words in outcomes(table).items():
         yield f"{method} · {f'target {target}' if target else FREE}: {words}"
 
@@ -200,12 +201,12 @@ def _targets(table: Sequence[dict[str, str]]) -> list[int]:
 
 def _outcome(found: Sequence[dict[str, str]]) -> str:
     lengths = [int(row["length"]) for row in found]
-    ended = sum(row["ended"] == ENDED["eos"] for row in found)
+    whole = sum(row["ended"].startswith("ended with a ") for row in found)
     limits = {method.name for method in methods if method.bound == "limit"}
     errors = [abs(int(row["error"])) for row in found if row["error"] and row["method"] not in limits]
     mean = f", {sum(errors) / len(errors):.1f} from the target on average" if errors else ""
     span = f"{min(lengths)} to {max(lengths)} {found[0]['unit']}"
-    return f"{span}{mean}; {ended} of {len(found)} ended by themselves"
+    return f"{span}{mean}; {whole} of {len(found)} end with a full stop"
 
 
 def _table(text: str, name: str) -> tuple[tuple[str, ...], list[dict[str, str]]]:
@@ -254,8 +255,8 @@ def _row(settings: RunSettings, finish: Finish) -> dict[str, Any]:
     return {
         "prompt": settings.prompt, "method": settings.method, "target": target, "seed": settings.seed,
         "unit": unit, "length": getattr(finish, unit), "error": "" if finish.error is None else finish.error,
-        "tokens": finish.tokens, "words": finish.words, "characters": finish.characters, "ended": finish.ended,
-        "text": finish.text, "settings": _kept(settings),
+        "tokens": finish.tokens, "words": finish.words, "characters": finish.characters,
+        "ended": ended(finish, settings), "text": finish.text, "settings": _kept(settings),
     }  # fmt: skip
 
 

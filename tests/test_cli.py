@@ -148,7 +148,7 @@ def test_one_is_no_plural():
     assert "1 token ·" in _progress(settings, Step(1, 5, "a", 0.5, 0.1, 1.0, 3, 3, 1, 0, 0.1))
     assert "target 1 word ≈ 1 token · +0" in _progress(settings, Step(1, 5, "a", 0.5, 0.1, 1.0, 3, 3, 1, 0, 0.1))
     finish = Finish("eos", "a", 1, 1, 1, 0, 3, 0.1, 0.1, 10.0, 0)
-    assert _summary(settings, finish) == "ended by itself · 1 token · 10.0 tokens/s · target 1 word, error +0"
+    assert _summary(settings, finish) == "ended without a full stop · 1 token · 10.0 tokens/s · target 1 word, error +0"
 
 
 def test_a_folder_is_no_file_to_save_in(run, tmp_path: Path):
@@ -300,7 +300,7 @@ def test_a_target_alone_is_heeded(tmp_path, monkeypatch, capsys):
     asked = [*ASK, "--target", "12", "--pic", "dynamic", "--ratio", "4", "--lambda-window", "512"]
     assert main([*asked, "--save", str(tmp_path / "run.json")]) == 0
     summary = capsys.readouterr().err.strip()
-    assert re.search(r"ended by itself · \d+ tokens · \S+ tokens/s · target 12 tokens, error [+-]\d$", summary)
+    assert re.search(r"ended \D+ · \d+ tokens · \S+ tokens/s · target 12 tokens, error [+-]\d$", summary)
     assert Trace.load(tmp_path / "run.json").settings.method == "ldpe"
     monkeypatch.setattr("backend.models.adapters.ROOT", tmp_path)
     assert main([*asked, "--max-new-tokens", "3", "--save", str(tmp_path / "run.json")]) == 0

@@ -30,7 +30,7 @@ def plan(given="", typed="One?\nTwo?\n\nOne?", methods=("ldpe", "none"), targets
 def row(**more):
     return {
         "prompt": "Why?", "method": "ldpe", "target": 20, "seed": 0, "unit": "tokens", "length": 18, "error": -2,
-        "tokens": 18, "words": 12, "characters": 60, "ended": "ended by itself", "text": "So.", "settings": "{}",
+        "tokens": 18, "words": 12, "characters": 60, "ended": "ended with a sentence", "text": "So.", "settings": "{}",
     } | more  # fmt: skip
 
 
@@ -85,7 +85,7 @@ def test_what_is_saved_is_a_table_of_the_command_line_with_no_formula():
     rows = {1: row(prompt=FORMULA), 0: row(method="none", target="", error="")}
     first, *found = swept.pieces("a", rows)
     assert first[0] == "a" and [number for number, *_ in found] == [1, 0]
-    assert found[1][1] == ["Why?", "Free", "–", "0", "18 tokens", "–", "ended by itself", "So."]
+    assert found[1][1] == ["Why?", "Free", "–", "0", "18 tokens", "–", "ended with a sentence", "So."]
     head, formula, plain = csv.reader(io.StringIO(first[1] + "".join(line for *_, line in found)))
     assert tuple(head) == COLUMNS and formula[0] == f"'{FORMULA}" and plain[2] == ""
 
@@ -97,7 +97,7 @@ def test_the_chart_has_a_box_for_each_method_and_words_for_each_target():
     assert chart.data[0]["y"] == [18, 60] and chart.data[1]["x"] == ["no target"]
     assert chart.layout["xaxis"]["categoryarray"] == ["no target", "20", "60"]
     assert [words for _, _, words in chart.rows] == [words for _, words, _ in swept.outcomes(table)]
-    assert chart.rows[0][2] == "18 to 18 tokens, 2.0 from the target on average; 1 of 1 ended by themselves"
+    assert chart.rows[0][2] == "18 to 18 tokens, 2.0 from the target on average; 1 of 1 end with a full stop"
 
 
 @pytest.fixture

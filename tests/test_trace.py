@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from app.view import View
 from backend.inference.control import Control
-from backend.record import schema as records
-from backend.record import trace
+from backend.record import arrays, trace
 from backend.record.trace import Trace, TraceError
 from backend.settings import RunSettings, Watch
 from backend.steps import Finish, Logits, Reading, Step
@@ -507,5 +506,5 @@ def test_an_older_files_limit_counts_tokens(method, goal, unit):
 
 def test_the_array_limit_is_the_one_lists_are_chosen_by():
     small = np.ones((4, 8), np.float32)
-    assert isinstance(records._by_size(small), list)
-    assert isinstance(records._by_size(np.ones((3, 11), np.float32)), dict)
+    assert isinstance(arrays._by_size(small), list)
+    assert isinstance(arrays._by_size(np.ones((3, 11), np.float32)), dict)

@@ -14,6 +14,7 @@ from app import presets, runway
 from app.series import RunSeries
 from app.tabs import try_it
 from app.view import View
+from backend.ending import ended, ending
 from backend.models.adapters import available
 from backend.settings import RunSettings
 from backend.text.sentences import final
@@ -61,12 +62,15 @@ def test_the_runway_marks_the_ends_of_sentences_in_the_unit_of_the_target():
 def test_a_steered_end_counts_as_a_sentence_where_a_search_has_asked_the_base_model():
     finish = presets.opening()[1].finish
     landed, unled = RunSettings(prompt="x", method="ldpe", target=60), RunSettings(prompt="x", method="prompted")
-    assert runway.ending(replace(finish, landed=True, own_end=True), landed)[0] == "good"
-    assert runway.ending(replace(finish, landed=True, own_end=False), landed)[0] == ""
-    assert runway.ending(replace(finish, landed=False), landed) == ("", "with a full stop, unchecked")
-    assert runway.ending(replace(finish, landed=False), unled)[0] == "good"
-    assert runway.ending(replace(finish, text="It rains and"), landed)[0] == "bad"
-    assert runway.ending(replace(finish, error=9), landed)[0] == "bad"
+    assert ending(replace(finish, landed=True, own_end=True), landed)[0] == "good"
+    assert ending(replace(finish, landed=True, own_end=False), landed)[0] == ""
+    assert ending(replace(finish, landed=False), landed) == ("", "with a full stop, unchecked")
+    assert ending(replace(finish, landed=False), unled)[0] == "good"
+    for cut in (replace(finish, text="It rains and"), replace(finish, text="It rains and", landed=False)):
+        assert ending(cut, landed) == ("bad", "amid a sentence") and ended(cut, landed) == "ended amid a sentence"
+    assert ending(replace(finish, text="Rain", landed=False), unled) == ("", "without a full stop")
+    assert ended(replace(finish, reason="cap"), unled) == "cut at the maximum"
+    assert ending(replace(finish, error=9), landed)[0] == "bad"
 
 
 def test_an_end_after_a_sentence_said_twice_says_so():
@@ -79,8 +83,7 @@ def test_an_end_after_a_sentence_said_twice_says_so():
         ("天空看起来是蓝色的。是的。天空看起来是蓝色的。", ("", "with a sentence, repeating itself")),
         ("| a | b |\n| --- | --- |\n\n| c | d |\n| --- | --- |\n\nThese are two tables.", ("good", "with a sentence")),
     ):
-        ended = replace(finish, reason="eos", text=text, landed=False, error=0)
-        assert runway.ending(ended, unled) == wanted
+        assert ending(replace(finish, reason="eos", text=text, landed=False, error=0), unled) == wanted
 
 
 def test_the_runway_comes_with_each_frame_and_the_charts_less_often(monkeypatch):

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, NamedTuple
 
-from app.runway import ending
 from app.view import View
+from backend.ending import ending
 
 # Signs that nobody mistakes for another.
 SIGNS, LENGTH = "ABCDEFGHJKMNPQRSTUVWXYZ23456789", 5

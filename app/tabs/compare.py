@@ -21,7 +21,7 @@ from app.series import RunSeries
 from app.share import flat, settings_of
 from app.tabs.generate import Adapters
 from app.taking_up import Place
-from app.view import View, coming_words, ended_words, ending, failed, sentence
+from app.view import View, coming_words, ended_words, failed, sentence, went
 from backend.inference.control import Control
 from backend.methods import methods
 from backend.models.capabilities import Capabilities
@@ -287,7 +287,7 @@ def _figures(runs: Sequence[RunSeries], coming: Progress | None) -> dict[str, An
     ended = [(one, one.finish) for one in runs if one.finish]
     speed = sum(one.speed or 0 for one in runs if one.finish is None)
     done = [1 if one.finish else len(one) / one.settings.max_new_tokens for one in runs]
-    states = {ending(finish) for _, finish in ended}
+    states = {went(finish) for _, finish in ended}
     return {
         "setting": ", ".join(writing) or "–",
         "tokens": f"{sum(len(one) for one in runs):,}",

@@ -21,17 +21,16 @@ from app.replay import Replay
 from app.runs import Runs
 from app.series import PastRun, RunSeries
 from app.share import about_of, from_query, to_query
+from app.steering import steering
 from app.store import Store
 from app.taking_up import Place
 from app.view import FIELDS, View, failed, follow, sentence
 from backend.inference.control import Control
-from backend.methods import methods
 from backend.record.trace import Trace, TraceError
 from backend.refused import Refused
-from backend.settings import MAX_TARGET, RunSettings
+from backend.settings import RunSettings
 
 PLACE: Final = "generate"
-WRAP_UP = {"tokens": 15, "words": 12, "characters": 70}
 # Why each length method cannot be used on a model, or None where it can.
 Adapters = Callable[[str], Mapping[Any, str | None]]
 
@@ -79,7 +78,7 @@ def build(lab: Any, runs: Runs, adapters: Adapters, store: Store, opens: Callabl
         [form.limit, form.method, form.pic, form.windowed, form.window],
     )
     _generation(parts, lab, runs, first)
-    _steering(parts, runs)
+    steering(form, parts.wrap, runs, PLACE)
     _conversing(parts, first)
     veil.build(form, parts.trace, runs, PLACE, first)
     gr.on(
@@ -221,49 +220,6 @@ def _conversing(parts: Parts, first: Trace | None) -> None:
     form = parts.form
     asked = parts.go_on.click(next_question, [parts.trace, form.talk], [form.talk, form.prompt], **QUIET)
     asked.success(None, None, None, js="() => document.querySelector('#prompt textarea').focus()", **QUIET)
-
-
-def _steering(parts: Parts, runs: Runs) -> None:
-    """What changes a run while it streams: the target, an early end, the head that is watched."""
-    form = parts.form
-
-    def retarget(request: gr.Request, goal: float | None) -> None:
-        run = runs.of(request.session_hash, PLACE)
-        if not run or not run.view or not goal or not 1 <= goal <= MAX_TARGET:
-            return
-        if methods[run.view.series.settings.method].retargets:
-            run.control.retarget(int(goal))
-
-    def wrap(request: gr.Request) -> list[Any]:
-        run = runs.of(request.session_hash, PLACE)
-        if not run or not run.view or not len(run.view.series):
-            return [gr.skip()] * 2
-        series = run.view.series
-        if not methods[series.settings.method].retargets:
-            toasts.inform("This method cannot change its target while it writes. Choose Decay or a length signal.")
-            return [gr.skip()] * 2
-        goal = near_target(series)
-        retarget(request, goal)
-        shown = [goal, gr.skip()]
-        return shown[::-1] if series.settings.limited else shown
-
-    def watch(request: gr.Request, layer: int, head: int) -> None:
-        if run := runs.of(request.session_hash, PLACE):
-            run.control.watch(layer, head)
-
-    quiet = QUIET | {"queue": False}
-    for slider in (form.target, form.limit):
-        events = [slider.input, slider.release]
-        gr.on(events, retarget, [slider], None, trigger_mode="always_last", js=in_range([slider]), **quiet)
-    # Only what comes through the queue can bring a message with it.
-    parts.wrap.click(wrap, None, [form.target, form.limit], concurrency_limit=None, **QUIET)
-    gr.on([form.layer.input, form.head.input], watch, [form.layer, form.head], None, **quiet)
-
-
-def near_target(series: RunSeries) -> int:
-    """A target for a run that is to end soon, never beyond the one it has."""
-    goal = series.produced[-1] + WRAP_UP[series.settings.unit]
-    return min(goal, series.target[-1] or MAX_TARGET)
 
 
 def _previewer(form: Form, previews: Sequence[gr.HTML]) -> Callable[..., Any]:

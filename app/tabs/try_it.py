@@ -19,6 +19,7 @@ from app.runs import Runs
 from app.tabs.generate import Adapters
 from app.taking_up import Place
 from app.view import View, coming_words, failed, sentence
+from backend.ending import ending
 from backend.inference.control import Control
 from backend.record.trace import Trace
 from backend.settings import RunSettings, Unit, counted
@@ -265,7 +266,7 @@ def _strip(view: View, coming: Progress | None) -> dict[str, Any]:
     produced = counted(run.produced[-1] if len(run) else 0, run.settings.unit)
     if finish is None:
         return {"state": "busy", "written": produced, "error": "–", "end": "writing …"}
-    state, words = runway.ending(finish, run.settings)
+    state, words = ending(finish, run.settings)
     return {
         "state": state,
         "written": produced,

@@ -51,7 +51,7 @@ for event in Lab().stream(settings, control, resumed=resumed):
         print(event.text, end="", flush=True)
         steer(control, event.index)
     else:
-        print(f"\\n\\n{{event.ended}}: {{event.tokens}} tokens, error {{event.error}}")
+        print(f"\\n\\n{{event.reason}}: {{event.tokens}} tokens, error {{event.error}}")
 '''
 
 
@@ -79,7 +79,7 @@ for event in Lab().stream(settings, control, resumed=resumed):
         print(event.text, end="", flush=True)
         steer(control, event.index)
 finish = event
-finish.ended, finish.tokens, finish.error
+finish.reason, finish.tokens, finish.error
 """
 
 _LENGTH = """\

@@ -10,7 +10,8 @@ function chart(element, props, watch) {
   const self = {
     running: false,
     // The first drawing is made out of sight as well, so that scrolling never meets an empty card.
-    visible: () => plot.offsetParent !== null && plot.clientWidth > 0 && (onScreen || !plot.dataset.created),
+    placed: () => plot.offsetParent !== null && plot.clientWidth > 0,
+    visible: () => self.placed() && (onScreen || !plot.dataset.created),
     due: () => performance.now() - whole.due,
     fresh: () => latest.run !== whole.run,
     moved() {
@@ -125,7 +126,7 @@ async function save(plot, format, name) {
   const { lang, dir } = document.documentElement;
   download(`<!doctype html><html lang="${lang}" dir="${dir || "ltr"}"><meta charset="utf-8"><title>${filename}</title><body style="margin:0">` +
     `<div id="plot" style="height:100vh;direction:ltr"></div><script>${library.replaceAll("</script", "<\\/script")}</scr` +
-    `ipt><script>const f=${safe};Plotly.newPlot("plot",f.data,f.layout,{responsive:true})</scr` + "ipt>",
+    `ipt><script>const f=${safe};Plotly.newPlot("plot",f.data,f.layout,{responsive:true,displaylogo:false,showSendToCloud:false})</scr` + "ipt>",
     `${filename}.html`, "text/html");
 }
 

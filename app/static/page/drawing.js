@@ -30,6 +30,13 @@ function schedule(chart) {
   asked = wait <= 0;
   if (asked) drawing = requestAnimationFrame(drawWaiting); else timer = setTimeout(schedule, wait + LATE);
 }
+// Paper shows what no screen did.
+addEventListener("beforeprint", () => {
+  for (const chart of [...waiting].filter((chart) => chart.placed())) {
+    chart.draw();
+    waiting.delete(chart);
+  }
+});
 
 // The path through the points, broken where a number is missing.
 function path(points, steps) {

@@ -1,6 +1,7 @@
 // The text: pieces that only become more, the first the run's number, each other
 // [text, p, the model's own p, spread, remaining, whether it is thinking, whether a person chose it, the likeliest tokens
-// there as [id, text, the model's own p, whether it ends the response]]. With a trigger another of these can be chosen: the value then says which.
+// there as [id, text, the model's own p, whether it ends the response, p as drawn with]]. With a trigger another of these
+// can be chosen: the value then says which.
 // A value is [known, more], both counted in pieces; only what is new is added to the page, as text, never as markup.
 function response(element, props, trigger) {
   const root = element.querySelector(".ll-response");
@@ -65,15 +66,18 @@ function response(element, props, trigger) {
     tip.style.left = `${left}px`;
     tip.style.top = `${above > 0 ? above : box.bottom - frame.top + 6}px`;
   }
+  const percent = (p) => (100 * p).toPrecision(2);
   const visible = (words) => words.replaceAll("\n", "↵").replaceAll(" ", "␣");
   // The likeliest tokens in the place of one; where others can be chosen, as buttons once the tip stays.
   function others(span, likeliest) {
     const list = document.createElement("div");
     list.className = "ll-others";
     list.append(trigger ? "the model's likeliest here; choose one to go on from it:" : "the model's likeliest here:");
-    for (const [token, words, own, ends] of likeliest) {
+    for (const [token, words, own, ends, p] of likeliest) {
       const one = document.createElement(trigger ? "button" : "span");
-      one.append(Object.assign(document.createElement("b"), { textContent: ends ? "(the end)" : visible(words) || "(joins the next token)" }), ` ${(100 * own).toPrecision(2)} %`);
+      const said = ends ? "(the end)" : visible(words) || "(joins the next token)";
+      const chances = `${percent(own)} %${p === own ? "" : `, drawn with ${percent(p)} %`}`;
+      one.append(Object.assign(document.createElement("b"), { textContent: said }), ` ${chances}`);
       if (trigger) {
         one.type = "button";
         one.disabled = underway || ends || words === span.textContent;

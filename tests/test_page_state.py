@@ -48,6 +48,35 @@ def test_charts_keep_their_clip_paths_when_theme_and_address_change(visit):  # n
     assert page.evaluate(LOST) == []
 
 
+def test_paper_shows_every_chart_of_the_run_also_those_out_of_sight(visit):  # noqa: F811
+    visitor = visit(query="?prompt=Why+do+birds+sing%3F&max_new_tokens=30", viewport={"width": 1440, "height": 500})
+    visitor.generate()
+    visitor.ends()
+    behind = """[...document.querySelectorAll(".ll-chart")].filter((chart) => chart.offsetParent)
+      .filter(({ dataset }) => dataset.drawn !== dataset.received).map(({ dataset }) => dataset.name)"""
+    assert visitor.page.evaluate(behind) != []
+    visitor.page.pdf()
+    assert visitor.page.evaluate(behind) == []
+
+
+def test_a_saved_chart_stays_on_the_readers_machine(visit, tmp_path):  # noqa: F811
+    visitor = visit()
+    visitor.settles("length")
+    chart = visitor.page.locator("#chart-length")
+    chart.locator("summary").click()
+    with visitor.page.expect_download() as download:
+        chart.get_by_role("button", name="HTML", exact=True).click()
+    download.value.save_as(tmp_path / "chart.html")
+    saved = visitor.context.new_page()
+    for page, place in ((visitor.page, "#chart-length "), (saved, "")):
+        if page is saved:
+            page.goto((tmp_path / "chart.html").as_uri())
+        page.wait_for_selector(f"{place}.modebar-btn", state="attached")
+        buttons = page.locator(f"{place}.modebar-btn")
+        titles = buttons.evaluate_all("all => all.map(({ dataset }) => dataset.title ?? '')")
+        assert titles and not [title for title in titles if "hare" in title or "loud" in title]
+
+
 @pytest.mark.ui
 def test_the_theme_is_kept_over_a_reload_and_out_of_the_address(visit):  # noqa: F811
     page = visit().page

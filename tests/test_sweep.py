@@ -94,6 +94,7 @@ def test_the_table_is_gone_on_with_and_drawn(tmp_path, lab, capsys):
     assert main(["sweep", *given, "--targets", "8", "16", "--chart", str(page)]) == 0
     said = capsys.readouterr().out
     assert "2 runs of 6" in said and out.read_bytes().startswith(first)
+    assert '"showSendToCloud": false' in page.read_text("utf-8")
     rows = table(out)
     assert [(row["method"], row["target"]) for row in rows] == [
         ("ldpe", "8"), ("none", ""), ("ldpe", "8"), ("none", ""), ("ldpe", "16"), ("ldpe", "16")

@@ -169,7 +169,9 @@ def runway(name: str, title: str, target: int) -> gr.HTML:
 <div class="ll-flag" role="slider" tabindex="0" aria-label="Target" aria-valuemin="{LEAST}"><b></b></div></div>
 <div class="ll-scale" aria-hidden="true"></div>
 <p class="ll-hint">Move the flag while it writes. Notches are ends of sentences; the line below each lane is the chance
-that the answer ends there.</p><p class="ll-spoken sr-only" aria-live="polite"></p></section>"""
+that the answer ends there.</p>
+<details class="ll-whys" hidden><summary>Why does it end here? The endings it tried</summary><ol></ol></details>
+<p class="ll-spoken sr-only" aria-live="polite"></p></section>"""
     return _html(template, "LengthLab.runway(element, props, trigger, watch) // 'input'", target, f"runway-{name}")
 
 

@@ -10,7 +10,9 @@ import orjson
 from app.charts.drawing import signed
 from app.series import RunSeries, sample
 from backend.ending import ending
+from backend.inference.base_model import PROBABLE
 from backend.settings import counted
+from backend.steps import TriedEnding
 from backend.text.sentences import final, sentences
 
 # The runway is so many times as long as the target, and grows by halves of it where a run goes further.
@@ -61,6 +63,7 @@ def lane(run: RunSeries) -> dict[str, Any]:
         "ends": sentence_ends(run),
         "chance": [[chances[i][0], round(chances[i][1], 5)] for i in sample(len(chances), POINTS)],
         "forecast": _forecast(run),
+        "tried": [[each.length, each.chosen, each.text.strip(), _why(each)] for each in run.tried],
         "words": _words(run, words),
     }
 
@@ -73,6 +76,21 @@ def _words(run: RunSeries, ended: str) -> str:
     if error is not None and run.finish is not None:
         words += f", {signed(error)} from the target" if error else ", on the target"
     return f"{words}; {ended}" if ended else words
+
+
+def _why(ending: TriedEnding) -> str:
+    """Why an ending is written, or is not, in a few words."""
+    if ending.chosen:
+        return "written"
+    if not ending.near:
+        return "too far from the target"
+    if not ending.own:
+        return "the steered model would go on here"
+    if ending.p_end < PROBABLE:
+        return "the model alone would not end this sentence here"
+    if ending.p_eos < PROBABLE:
+        return "the model alone would end the sentence here, but not the answer"
+    return "another one is likelier"
 
 
 def _forecast(run: RunSeries) -> float | None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from backend.evaluation.perplexity import Chunk
 from backend.settings import RunSettings, Unit
-from backend.steps import Alternative, Finish, Logits, Reading, Step
+from backend.steps import Alternative, Finish, Logits, Reading, Step, TriedEnding
 from backend.text.units import Growing
 
 _ids = count(1)
@@ -48,7 +48,7 @@ class RunSeries:
     token comes before the answer; thought: how many do. alternatives: the likeliest tokens there; chosen: whether a
     person chose the one that was written. p_eos has one entry more where the run ended by EOS: the chance
     with which that was chosen. reading: what prefill saw. source: an encoder's tokens; looked: arrays of as many shares
-    of the attention that chose each token.
+    of the attention that chose each token. tried: the endings that landing tried last.
 
     Of a text: nll, an array of nats a token; throughput in tokens a second; cache_bytes. written: what the model went
     on with.
@@ -84,6 +84,7 @@ class RunSeries:
     seconds: list[float] = field(default_factory=list)
     reading: Reading | None = None
     source: Sequence[str] = ()
+    tried: Sequence[TriedEnding] = ()
     looked: list[np.ndarray] = field(default_factory=list)
     finish: Finish | None = None
     nll: list[np.ndarray] = field(default_factory=list)
@@ -185,6 +186,7 @@ class RunSeries:
         self.seconds.append(step.seconds)
         self.reading = step.reading or self.reading
         self.source = step.source or self.source
+        self.tried = step.tried or self.tried
         if step.looked is not None:
             self.looked.append(step.looked)
         if step.state is not None:

@@ -85,6 +85,25 @@ class Alternative:
 
 
 @dataclass(frozen=True, slots=True)
+class TriedEnding:
+    """An end of the answer that landing tried.
+
+    text: what leads there from the token before. length: of the whole answer then, in the settings' unit; near: within
+    the tolerance of the target. own: whether the model drew EOS there. p_end, p_eos: probability by the base model that
+    the sentence, and that the answer ends there. nats: of the text under the base model. chosen: whether it is written.
+    """
+
+    text: str
+    length: int
+    near: bool
+    own: bool
+    p_end: float
+    p_eos: float
+    nats: float
+    chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """One generated token.
 
@@ -107,6 +126,7 @@ class Step:
     without probes. chosen: whether a person chose it in their place.
     looked [n]: how the attention that chose the token spread over a source's n tokens, mean over layers and heads; None
     for a model without an encoder. source: what those n tokens say; rides on the first step.
+    tried: the endings that landing tried before it wrote this token, which may be none; None where it tried nothing.
     """
 
     index: int
@@ -133,6 +153,7 @@ class Step:
     alternatives: tuple[Alternative, ...] | None = None
     chosen: bool = False
     sink_share: np.ndarray | None = None
+    tried: tuple[TriedEnding, ...] | None = None
 
 
 class Written(NamedTuple):

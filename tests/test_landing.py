@@ -59,6 +59,20 @@ def test_it_ends_a_sentence_near_the_target_by_an_end_that_the_model_draws(lab, 
     assert base.tokenizer.decode(tokens[-1:])[-1:] in ".!?\"" and expected[tokens[-1]] >= PROBABLE
 
 
+def test_a_run_tells_of_the_endings_it_tried(lab):
+    *steps, finish = lab.stream(ask(target=30, landing=12))
+    places = [place for place, step in enumerate(steps) if step.tried is not None]
+    assert places and not any(ending.chosen for place in places[:-1] for ending in steps[place].tried)
+    *_, last = places
+    tried, before = steps[last].tried, "".join(step.text for step in steps[:last])
+    written, *others = tried
+    assert written.chosen and others and not any(ending.chosen for ending in others)
+    assert before + written.text == finish.text and written.length == finish.tokens
+    assert len({ending.text.strip() for ending in tried}) == len(tried)
+    assert all(final(ending.text) and ending.near == (abs(ending.length - 30) <= 3) for ending in tried)
+    assert all(step.tried is None for step in lab.stream(ask(target=30)) if isinstance(step, Step))
+
+
 @pytest.mark.parametrize("worse", [
     {"near": False, "miss": 4.0}, {"own": False}, {"end": End(0.01, 0.9, 0.9)}, {"end": End(None, 0.01, 0.01)},
     {"text": "Two ways to go:\n1. Walk."}, {"repeats": 1}, {"nats": 9.0}, {"end": End(0.5, 0.05, 0.05)},

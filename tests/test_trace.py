@@ -16,7 +16,7 @@ from backend.inference.control import Control
 from backend.record import arrays, trace
 from backend.record.trace import Trace, TraceError
 from backend.settings import RunSettings, Watch
-from backend.steps import Finish, Logits, Reading, Step
+from backend.steps import Finish, Logits, Reading, Step, TriedEnding
 
 LAYERS, HEADS, WIDTH = 5, 9, 16
 BINS = ("distance", "mean", "low", "high")
@@ -54,6 +54,7 @@ def make_run(tokens=12, prompt="Why is the sky blue?", probes=True, texts=None, 
             source=("a", " tool", "</s>") if probes and index == 1 else None,
             p_model=float(random.random()), p_eos_model=float(random.random()),
             sink_share=random.uniform(0, 1, LAYERS).astype(np.float32) if probes else None,
+            tried=(TriedEnding(" It rains.", 9, True, True, 0.5, 0.25, 12.5, True),) if index == 3 else None,
         ))
     run.append(Finish(
         reason="eos", text="some text", tokens=tokens, words=2, characters=9, error=tokens - 10, prompt_tokens=21,
@@ -235,6 +236,8 @@ def damaged(path, value):
     (["steps", 1, "state"], [1e9] * WIDTH, "finite"),
     (["steps", 3, "logits", "low"], [1, 2], "bins"),
     (["steps", 3, "logits", "heads"], [[0.0] * 5] * HEADS, "heads, bins"),
+    (["steps", 2, "tried", 0, "p_end"], 2, "p_end"),
+    (["steps", 2, "tried"], "all", "tried"),
     (["steps", 3, "logits", "heads"], [[0.0] * 6] * 2, "watched head"),
     (["steps", 3, "logits", "heads"], [[0.0] * 6] * (HEADS + 1), "heads' logits have shape"),
     (["steps", 3, "logits", "layer"], -1, "layer"),

@@ -17,6 +17,7 @@ from app.view import View
 from backend.ending import ended, ending
 from backend.models.adapters import available
 from backend.settings import RunSettings
+from backend.steps import TriedEnding
 from backend.text.sentences import final
 from backend.text.units import tolerance
 from tests.test_app_browser import ANY, address, demo, held, lab, runs, visit  # noqa: F401
@@ -71,6 +72,21 @@ def test_a_steered_end_counts_as_a_sentence_where_a_search_has_asked_the_base_mo
     assert ending(replace(finish, text="Rain", landed=False), unled) == ("", "without a full stop")
     assert ended(replace(finish, reason="cap"), unled) == "cut at the maximum"
     assert ending(replace(finish, error=9), landed)[0] == "bad"
+
+
+def test_the_runway_shows_the_endings_that_were_tried_and_why_each_was_not_written():
+    settings, steps = presets.opening()[1].settings, presets.opening()[1].steps[:40]
+    written = TriedEnding(" So it is.", 59, True, True, 0.9, 0.8, 5.0, True)
+    others = ({"near": False}, {"own": False}, {"p_end": 0.01}, {"p_eos": 0.01}, {})
+    tried = (written, *(replace(written, chosen=False, **other) for other in others))
+    run = RunSeries.of(settings, [*steps[:-1], replace(steps[-1], tried=tried)], name="Steered")
+    shown = runway.lane(run)["tried"]
+    assert shown[0] == [59, True, "So it is.", "written"]
+    assert [why for *_, why in shown[1:]] == [
+        "too far from the target", "the steered model would go on here",
+        "the model alone would not end this sentence here",
+        "the model alone would end the sentence here, but not the answer", "another one is likelier",
+    ]  # fmt: skip
 
 
 def test_an_end_after_a_sentence_said_twice_says_so():
@@ -197,6 +213,10 @@ def test_write_writes_both_lanes_and_the_flag_moves_the_steered_one(visit, held)
     expect(page.locator("#try-go")).to_be_enabled()
     # The button may be free before the last frame is drawn.
     expect(page.locator(f"{LED} [data-field=error]")).to_have_text(re.compile("^[+−±][0-3]$"))
+    page.click(".ll-whys summary")
+    text = page.locator("#text-try-steered .ll-text").inner_text()
+    assert text.endswith(page.locator(".ll-whys .chosen q").inner_text().strip()[-20:])
+    assert page.locator(".ll-tried.chosen").count() == 1
     produced = int(page.locator(f"{LED} [data-field=written]").inner_text().split()[0])
     assert abs(produced - 40) <= 3
 

@@ -280,6 +280,7 @@ class CausalRun:
             thinking=thinking,
             alternatives=self._alternatives(choice) if probe else None,
             sink_share=None if probe is None else probe.sink_share(cache),
+            tried=None if self.landing is None else self.landing.taken(),
         )
 
     def _alternatives(self, choice: Choice) -> tuple[Alternative, ...]:

@@ -26,6 +26,7 @@ from backend.inference.kv_cache import FramedCache
 from backend.inference.scheduler import Read, together
 from backend.measures.overlap import repeated
 from backend.settings import MAX_LANDING, Unit
+from backend.steps import TriedEnding
 from backend.text.finite import check_finite
 from backend.text.lists import whole_list
 from backend.text.sentences import final
@@ -46,8 +47,9 @@ TEMPERATURES = (0.5, 0.7, 0.9, 1.1)
 TOP_K = 20
 # Of endings that fit: what EOS weighs beside a token, and nats that a repeated 4-gram costs.
 EOS_WEIGHT, REPEATED, LEAST = 3.0, 4.0, 1e-9
-# Endings that the base model judges, the most hopeful first.
+# Endings that the base model judges, the most hopeful first, and those that a run tells of.
 JUDGED = 16
+SHOWN = 16
 
 
 class Ending(NamedTuple):
@@ -128,13 +130,19 @@ class Landing:
     _plan: list[tuple[int, int | None]] = field(default_factory=list)
     _tried: list[int] = field(default_factory=list)
     _over: bool = False
+    _endings: tuple[TriedEnding, ...] | None = None
 
     def token(self, fork: Fork) -> Generator[Read | list[Read], Any, int | None]:
         """The token to write next, None while the end is far or cannot be found."""
         if fork.goal != self._goal:
             self._goal, self._plan, self._tried, self._over, self.planned = fork.goal, [], [], False, False
         if not self._plan and self._due(fork):
-            best = yield from self._best(fork)
+            endings, best = yield from self._best(fork)
+            written = best.text.strip() if best is not None else None
+            shown = sorted(endings, key=lambda ending: (ending.text.strip() != written, ending.rank))[:SHOWN]
+            self._endings = tuple(
+                self._tried_ending(fork, ending, ending.text.strip() == written) for ending in shown
+            )
             self._tried.append(len(fork.written))
             self.planned = best is not None
             if best is not None:
@@ -145,6 +153,11 @@ class Landing:
             return None
         token, self.aim = self._plan.pop(0)
         return token
+
+    def taken(self) -> tuple[TriedEnding, ...] | None:
+        """The endings tried since this was asked last, None where nothing was tried."""
+        endings, self._endings = self._endings, None
+        return endings
 
     def _due(self, fork: Fork) -> bool:
         """Whether the target is near, and endings were not just tried in vain."""
@@ -159,11 +172,13 @@ class Landing:
         """Whether nothing but EOS is left to write."""
         return self.planned and len(self._plan) == 1
 
-    def _best(self, fork: Fork) -> Generator[Read | list[Read], Any, Ending | None]:
-        """The best of the endings tried. Near the target the best there is; before, one that fits or none."""
+    def _best(self, fork: Fork) -> Generator[Read | list[Read], Any, tuple[list[Ending], Ending | None]]:
+        """The endings of different texts that were tried, and the best: near the target the best there is; before, one
+        that fits or none."""
         times, last = len(self._tried), self._left(fork) < PAUSE
         warmth = chain((0.0,), cycle(TEMPERATURES))
         seeds = count(self.seed + 2 * MAX_LANDING * times)
+        tried: dict[str, Ending] = {}
         endings: list[Ending] = []
         best = None
         for more in ([] if times else [self.tries]) + [widest(self.tries)]:
@@ -171,13 +186,16 @@ class Landing:
                 self._try(fork, torch.Generator().manual_seed(seed), temperature)
                 for seed, temperature in zip(seeds, islice(warmth, more), strict=False)
             ])  # fmt: skip
-            new = [each for each in distinct(chain.from_iterable(found)) if last or (each.near and each.own)]
-            endings += yield from self._judged(fork, new[:JUDGED])
+            new = distinct(chain.from_iterable(found))
+            hopeful = [each for each in new if last or (each.near and each.own)]
+            judged = yield from self._judged(fork, hopeful[:JUDGED])
+            endings += judged
+            tried |= {each.text.strip(): each for each in [*reversed(new), *judged]}
             best = min(endings, key=lambda ending: ending.rank, default=None)
             if self.stopped() or (best is not None and best.complete):
                 break
         self._over = last
-        return best if best is None or best.fits or last else None
+        return [*tried.values()], best if best is None or best.fits or last else None
 
     def _judged(self, fork: Fork, endings: Sequence[Ending]) -> Generator[Read | list[Read], Any, list[Ending]]:
         """The same with what the base model says of them."""
@@ -234,6 +252,11 @@ class Landing:
             return None
         repeats, near, tail = repeated(tokens) - repeated(fork.written), miss <= margin, tokens[before:]
         return Ending(tail, [*aims, len(tokens) if near else aim][: len(tail)], text, miss * each, near, repeats)
+
+    def _tried_ending(self, fork: Fork, ending: Ending, chosen: bool) -> TriedEnding:
+        done = length(self.unit, ending.text, len(fork.written) + len(ending.tokens))
+        text, end = ending.text[len(self._text(fork.written)) :], ending.end
+        return TriedEnding(text, done, ending.near, ending.own, end.probable, end.p_eos, ending.nats, chosen)
 
     def _left(self, fork: Fork) -> int:
         """Tokens to the target."""

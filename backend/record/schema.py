@@ -28,13 +28,14 @@ from backend.record.arrays import (
     States,
 )
 from backend.settings import MAX_NEW_TOKENS, RunSettings
-from backend.steps import Alternative, Finish, Logits, Reading, Reason, Step
+from backend.steps import Alternative, Finish, Logits, Reading, Reason, Step, TriedEnding
 
 # More than any run here has: tokens in a context, seconds, numbers of a chart.
 MAX_CONTEXT = 2**24
 MAX_SECONDS = 1e8
 MAX_LOGIT = 1e9
 MAX_ALTERNATIVES = 64
+MAX_TRIED, MAX_NATS = 64, 1e6
 
 Count = Annotated[int, Field(ge=0, lt=2**53)]
 Signed = Annotated[int, Field(gt=-(2**53), lt=2**53)]
@@ -126,6 +127,17 @@ class AlternativeRecord(Record):
     ends: bool = False
 
 
+class TriedRecord(Record):
+    text: str
+    length: Count
+    near: bool
+    own: bool
+    p_end: Probability
+    p_eos: Probability
+    nats: Annotated[float, Field(ge=LEAST_ENTROPY, le=MAX_NATS, allow_inf_nan=False)]
+    chosen: bool
+
+
 class StepRecord(Record):
     index: Annotated[int, Field(ge=1, lt=2**53)]
     token: Count
@@ -151,6 +163,7 @@ class StepRecord(Record):
     alternatives: Annotated[tuple[AlternativeRecord, ...], Field(max_length=MAX_ALTERNATIVES)] | None = None
     chosen: bool | None = None
     sink_share: Parts | None = None
+    tried: Annotated[tuple[TriedRecord, ...], Field(max_length=MAX_TRIED)] | None = None
 
     @model_validator(mode="after")
     def _models_own_is_whole(self) -> StepRecord:
@@ -180,6 +193,7 @@ class StepRecord(Record):
                 Alternative(**each.fields()) for each in self.alternatives
             ),
             "chosen": bool(self.chosen),
+            "tried": None if self.tried is None else tuple(TriedEnding(**each.fields()) for each in self.tried),
         })
 
 

@@ -2,7 +2,7 @@
 const UNIT = 64;
 // A place along a runway of that length.
 const along = (value, span) => `${(100 * Math.min(1, value / span)).toFixed(2)}%`;
-function drawnLane({ name, produced, state, ends, chance, forecast, words }, index, span) {
+function drawnLane({ name, produced, state, ends, chance, forecast, tried, words }, index, span) {
   const made = (tag, kind, at) => {
     const part = Object.assign(document.createElement(tag), { className: kind });
     if (at != null) part.style.insetInlineStart = along(at, span);
@@ -16,6 +16,7 @@ function drawnLane({ name, produced, state, ends, chance, forecast, words }, ind
   const bar = made("div", "ll-bar"), done = made("i", "ll-done");
   done.style.width = along(produced, span);
   bar.append(done, ...ends.map((at) => made("i", "ll-end", at)), ...(forecast ? [made("i", "ll-forecast", forecast)] : []));
+  bar.append(...tried.map(([at, chosen]) => made("i", `ll-tried${chosen ? " chosen" : ""}`, at)));
   row.append(caption, bar, sparks(chance, span));
   return row;
 }
@@ -84,6 +85,23 @@ function runway(element, props, trigger, watch) {
     root.closest(".ll-try")?.classList.toggle("ll-veiled", latest.lanes.length > 0 && !same);
   }
 
+  // The endings that landing tried, with why each is written or not; the reader's open list stays open.
+  function drawWhys() {
+    const whys = root.querySelector(".ll-whys"), tried = latest.lanes.flatMap((lane) => lane.tried);
+    const now = JSON.stringify(tried);
+    if (whys.dataset.now === now) return;
+    whys.dataset.now = now;
+    whys.hidden = !tried.length;
+    whys.querySelector("ol").replaceChildren(...tried.map(([at, chosen, text, why]) => {
+      const line = Object.assign(document.createElement("li"), { className: chosen ? "chosen" : "" });
+      const said = Object.assign(document.createElement("q"), { textContent: text || "…", dir: "auto", translate: false });
+      const reason = Object.assign(document.createElement("span"), { textContent: why });
+      const length = Object.assign(document.createElement("b"), { textContent: at.toLocaleString("en") });
+      line.append(length, said, reason);
+      return line;
+    }));
+  }
+
   // The end alone is said: what changes at each token would never let a listener go.
   function speak(running) {
     if (begun && !running) spoken.textContent = latest.lanes.map(({ name, words }) => `${name}: ${words}.`).join(" ");
@@ -98,6 +116,7 @@ function runway(element, props, trigger, watch) {
     root.dataset.scene = value.scene;
     root.dataset.drawn = value.frame;
     draw();
+    drawWhys();
     speak(running);
   }
 

@@ -164,7 +164,7 @@ def build(
                 read, reads = long_context.build(lab, runs, demo.load)
             with gr.Tab("Lab", id="lab"):
                 parts = generate.build(backend, runs, adapters, store, demo.load)
-                compare.leads_on(parts.form, compared, way, tabs)
+                compare.leads_on(parts.form, compared, adapters, way, tabs)
             try_it.leads_on(tried, parts.form, adapters, tabs)
             with gr.Tab("Evidence", id="evidence") as opened:
                 evidence.build(opened)

@@ -22,7 +22,7 @@ from backend.settings import RunSettings, Watch, counted
 from backend.steps import Finish
 from backend.sweep import finishes
 
-MOST, ROWS = 32, 8
+MOST, ROWS, SEEDS = 32, 8, 2**32
 CHART = "c-lengths"
 # Of one setting: its name, what it asks for, and how its answers ended.
 Answers = tuple[str, RunSettings, list[Finish]]
@@ -42,7 +42,7 @@ def frames(
     found: the settings with their first answers; it grows. control: the run's. last: the frame that showed these.
     """
     cases = [
-        (ended, settings.model_copy(update={"seed": settings.seed + more, "watch": Watch(enabled=False)}))
+        (ended, settings.model_copy(update={"seed": (settings.seed + more) % SEEDS, "watch": Watch(enabled=False)}))
         for more in range(1, count)
         for _, settings, ended in found
         if settings.temperature

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import gradio as gr
 
-from app import cap, carried, charts, columns, controls, lanes, live, model, presets, seeds, setting, toasts
+from app import cap, carried, charts, columns, controls, lanes, live, model, presets, seeds, setting, toasts, veil
 from app.buttons import QUIET, Buttons
 from app.charts.base import encode
 from app.columns import BOXES, COMMON, NAMES, OWN, describe
@@ -30,6 +30,8 @@ from backend.steps import Progress
 
 PLACE: Final = "compare"
 LAYER = 12
+# Of a form's parts all but those of columns that do not show.
+SHOWS = "(name, form) => !/^[A-D]_/.test(name) || 'ABCD'.indexOf(name[0]) < form.count"
 # As many as the Lab's slider has.
 MOST_TOKENS = 4096
 POINTS = "A box for each setting, every answer a point; the lines are the targets."
@@ -96,6 +98,7 @@ def build(
     each = [f"{name}_{field}" for name in NAMES for field in OWN]
     form = dict(zip([*COMMON, "answers", "count", "carried", *each], inputs, strict=True))
     buttons.shares(form)
+    veil.follows(PLACE, form, buttons.go, SHOWS)
     return form, Place(stream, buttons)
 
 

@@ -507,8 +507,8 @@ def test_a_comparison_takes_more_answers_each_with_the_next_seed(tiny_folder, as
     ]  # fmt: skip
     parts = json.loads(last)["parts"]
     assert parts["compare"]["state"] == "good" and parts["compare"]["message"] == "All answers have ended."
-    boxes = [trace for trace in parts["c-lengths"]["data"] if trace["type"] == "box"]
-    assert [(box["name"], len(box["y"])) for box in boxes] == [("A", 3), ("B", 3)]
+    bars = parts["c-lengths"]["data"]
+    assert [(each["type"], each["name"], sum(each["y"])) for each in bars] == [("bar", "A", 3), ("bar", "B", 3)]
     assert parts["c-lengths"]["summary"].startswith("A: 3 answers of ")
     *_, last = compare(me, other, "fp32", 2, 3, "Why?", "words", 5, 1, 2, "", *slots, *unused)
     assert json.loads(last)["parts"]["c-lengths"]["data"] == []

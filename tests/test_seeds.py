@@ -1,12 +1,66 @@
-"""Compare with many seeds, in a real browser: how the lengths of its answers lie, the Lab's
+"""Compare with many seeds: which answers count, and the histogram of their lengths; then, in a real browser, the Lab's
 settings as A with all that is carried of them, and the cap that follows the targets."""
 
 from __future__ import annotations
 
 import os
+import re
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from playwright.sync_api import expect
 from test_app_browser import address, demo, held, lab, link, runs, visit  # noqa: F401
+
+from app import seeds
+from backend.settings import RunSettings
+from backend.steps import Finish
+
+
+def ended(tokens: int, text: str = "It is so.", own_end: bool = True) -> Finish:
+    return Finish("eos", text, tokens, tokens, tokens, tokens - 60, 9, 0.1, 0.1, 5.0, 1, own_end=own_end)
+
+
+@pytest.mark.parametrize(
+    ("settings", "one", "counts"),
+    [
+        ({"method": "ldpe", "target": 60}, ended(63), True),
+        ({"method": "ldpe", "target": 60}, ended(64), False),
+        ({"method": "ldpe", "target": 60}, ended(60, "It is"), False),
+        ({"method": "ldpe", "target": 60}, ended(60, own_end=False), False),
+        ({"method": "mnt_ldpe", "limit": 60}, ended(9), True),
+        ({"method": "mnt_ldpe", "limit": 60}, ended(61), False),
+        ({"target": 60}, ended(900), True),
+        ({"target": 60}, ended(900, own_end=False), False),
+    ],
+)
+def test_an_answer_counts_that_has_its_length_and_is_ended_by_the_model_after_a_sentence(settings, one, counts):
+    settings = RunSettings(prompt="x", **settings)
+    assert seeds.kept(settings, one) == counts
+    assert f"; {int(counts)} of 1 " in seeds.outcome(settings, [one])
+
+
+def test_the_words_say_what_is_counted():
+    words = seeds.outcome(RunSettings(prompt="x", method="ldpe", target=100, unit="words"), [ended(95), ended(106)])
+    assert words == (
+        "2 answers of 95 to 106 words, median 100.5; "
+        "1 of 2 within 5 words of 100 and ended by the model itself, where a sentence ends"
+    )
+    assert "at most 60 tokens long" in seeds.outcome(RunSettings(prompt="x", method="mnt_orpe", limit=60), [ended(9)])
+
+
+@given(st.lists(st.lists(st.integers(0, 20_000), min_size=1, max_size=32), min_size=1, max_size=4))
+def test_a_histogram_of_each_setting_counts_all_its_answers_over_the_same_lengths(lengths):
+    found = [
+        (name, RunSettings(prompt="x", method="ldpe", target=60), [*map(ended, its)])
+        for name, its in zip("ABCD", lengths, strict=False)
+    ]
+    chart = seeds.picture(found)
+    assert [sum(bars["y"]) for bars in chart.data] == ([*map(len, lengths)] if sum(map(len, lengths)) > 1 else [])
+    for bars in chart.data:
+        assert bars["x"] == chart.data[0]["x"] and len(bars["x"]) <= seeds.BINS
+        assert re.fullmatch("[125]0*", str(bars["width"]))
+    assert len({bars["yaxis"] for bars in chart.data}) == len(chart.data) == len(chart.layout["shapes"])
 
 
 def test_the_labs_settings_are_compared_and_write_several_answers(visit):  # noqa: F811

@@ -34,7 +34,10 @@ LAYER = 12
 SHOWS = "(name, form) => !/^[A-D]_/.test(name) || 'ABCD'.indexOf(name[0]) < form.count"
 # As many as the Lab's slider has.
 MOST_TOKENS = 4096
-POINTS = "A box for each setting, every answer a point; the lines are the targets."
+LENGTHS = (
+    "How many answers have which length; the dotted lines are the targets. A sentence's end is known by its mark "
+    "alone: the joint rate on the Evidence tab also asks the base model."
+)
 # What the page opens with: a length that is asked for, steered to as Try it steers, and steered to by another signal.
 TARGET = 60
 DEFAULTS: tuple[Mapping[str, Any], ...] = (
@@ -81,7 +84,7 @@ def build(
     slots, shown = _slots(methods, choice)
     own = [part for slot in slots for part in slot.inputs]
     inputs = [*choice.inputs, *common, many, slots_shown, beside, *own]
-    live.chart(seeds.CHART, "Lengths of all answers", POINTS, encode(seeds.picture([])), seldom=True)
+    live.chart(seeds.CHART, "Lengths of all answers", LENGTHS, encode(seeds.picture([])), seldom=True)
     with gr.Row(elem_classes=["ll-grid", "ll-large"]):
         opening = [view.series for view in _views(columns.asked([part.value for part in inputs]))]
         previews = live.charts(PLACE, opening)

@@ -159,7 +159,7 @@ def build(
             with gr.Tab("Lessons", id="lessons"):
                 lessons.build()
             with gr.Tab("Compare", id="compare"):
-                way, (compared, compares), (swept, sweeps) = _comparing(backend, runs, adapters, demo)
+                way, (compared, compares), (swept, sweeps) = _comparing(backend, runs, adapters, store, demo)
             with gr.Tab("Read far", id="far"), gr.Column(elem_id=veil.root(long_context.PLACE)):
                 read, reads = long_context.build(lab, runs, demo.load)
             with gr.Tab("Lab", id="lab"):
@@ -198,13 +198,13 @@ def _answering(backend: EngineBackend, runs: Runs, demo: Page) -> None:
 
 
 def _comparing(
-    backend: EngineBackend, runs: Runs, adapters: Adapters, demo: Page
+    backend: EngineBackend, runs: Runs, adapters: Adapters, store: Store, demo: Page
 ) -> tuple[gr.Radio, tuple[dict[str, Any], Place], tuple[dict[str, Any], Place]]:
     """Settings side by side, and a sweep, of which one shows: what chooses it, the parts of each form by their names,
     and where it shows runs."""
     way = sweep.ways()
     with gr.Column(elem_id=veil.root(compare.PLACE), elem_classes=["ll-compared"]):
-        compared, compares = compare.build(backend, runs, adapters, demo.load)
+        compared, compares = compare.build(backend, runs, adapters, store, demo.load)
     with gr.Column(elem_id=veil.root(sweep.PLACE), elem_classes=["ll-swept"]):
         swept = sweep.build(backend, runs, adapters, demo.load)
     return way, (compared, compares), swept

@@ -13,6 +13,7 @@ from app import live
 from app.charts import drawing
 from app.charts.base import Chart, encode
 from app.charts.palette import SERIES_COLOURS
+from app.comparison import Answers
 from app.frames import Frame
 from app.lanes import PERIOD
 from app.runs import Run, batches
@@ -28,8 +29,6 @@ MOST, ROWS, SEEDS = 32, 8, 2**32
 CHART = "c-lengths"
 # Bars of a histogram at most, and the share of its height between two of them.
 BINS, GAP = 40, 0.06
-# Of one setting: its name, what it asks for, and how its answers ended.
-Answers = tuple[str, RunSettings, list[Finish]]
 
 
 def checked(chosen: Sequence[RunSettings], count: int) -> None:
@@ -59,7 +58,8 @@ def frames(
     asked = [settings for _, settings in cases]
     for batch in batches(finishes(lab, asked, control, ROWS), PERIOD):
         for number, one in batch:
-            cases[number][0].append(one)
+            ended, settings = cases[number]
+            ended[settings.seed] = one
         yield shown()
     yield shown()
 
@@ -71,7 +71,7 @@ def picture(found: Sequence[Answers]) -> Chart:
     layout = drawing.axes(f"length in {unit}", "answers")
     if sum(len(ended) for *_, ended in found) < 2:
         return drawing.empty(layout, "One answer each.", "There is one answer to each setting.")
-    lengths = [_lengths(settings, ended) for _, settings, ended in found]
+    lengths = [_lengths(settings, [*ended.values()]) for _, settings, ended in found]
     aims = [settings.goal if settings.steered else None for _, settings, _ in found]
     bins = _bins([*chain(*lengths), *(aim for aim in aims if aim)])
     counts = [[sum(length in each for length in its) for each in bins] for its in lengths]
@@ -85,7 +85,7 @@ def picture(found: Sequence[Answers]) -> Chart:
         if aim:
             layout["shapes"].append(drawing.dotted("@ink", x=aim) | {"yref": f"y{number} domain"})
     layout["xaxis"] |= {"anchor": f"y{len(found)}" if len(found) > 1 else "y"}
-    words = [[name, outcome(settings, ended)] for name, settings, ended in found]
+    words = [[name, outcome(settings, [*ended.values()])] for name, settings, ended in found]
     summary = " ".join(f"{name}: {each}." for name, each in words)
     return Chart(data, layout | {"hovermode": "closest", "bargap": 0}, summary, ("Setting", "Answers"), words)
 
@@ -144,7 +144,7 @@ def _parts(found: Sequence[Answers], total: int, run: Run) -> dict[str, str]:
     stopped = run.control.stopped
     state = "busy" if done < total and not stopped else "good"
     message = f"{done} of {total} answers" if state == "busy" else "Stopped." if stopped else "All answers have ended."
-    tokens = sum(one.tokens for *_, ended in found for one in ended)
+    tokens = sum(one.tokens for *_, ended in found for one in ended.values())
     figures = live.fill(
         setting="–", tokens=f"{tokens:,}", speed="–", progress=done / total, state=state, message=message
     )

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import csv
+import io
 import json
 import re
 import threading
+import zipfile
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from types import SimpleNamespace
@@ -32,8 +35,9 @@ from backend.methods import methods
 from backend.models.adapters import AdapterError, available
 from backend.models.pool import ModelError, Models
 from backend.positions import policies
+from backend.record.export import guarded
 from backend.record.schema import StepRecord
-from backend.record.trace import TraceError
+from backend.record.trace import Trace, TraceError
 from backend.refused import Refused
 from backend.settings import RunSettings, Watch
 
@@ -489,7 +493,7 @@ def test_a_comparison_runs_on_the_chosen_model(tiny_folder, asked):
     slots = ["none", 10, 0, False, "none", 1, 0, 7, 0, "exp_decay", 10, 2, True, "dynamic", 4, 0, 0, 0.5]
     me, common = SimpleNamespace(session_hash="me"), ("Why?", "words", 5, 1, 2, "")
     *_, last = compare(me, other, "fp32", 2, 3, *common, *slots, *slots)
-    assert json.loads(last)["parts"]["compare"]["state"] == "good"
+    assert json.loads(last[0])["parts"]["compare"]["state"] == "good"
     assert [(settings.model, settings.precision) for settings in asked] == [(other, "fp32")] * 2
     assert [(settings.watch.layer, settings.watch.head) for settings in asked] == [(2, 3)] * 2
     assert [(each.unit, each.landing, each.in_prompt) for each in asked] == [("words", 0, False), ("words", 2, True)]
@@ -505,13 +509,22 @@ def test_a_comparison_takes_more_answers_each_with_the_next_seed(tiny_folder, as
     assert [(settings.method, settings.seed) for settings in sorted(asked, key=lambda each: each.seed)] == [
         *[("exp_decay", seed) for seed in (0, 1, 2)], *[("none", seed) for seed in (7, 8, 9)]
     ]  # fmt: skip
-    parts = json.loads(last)["parts"]
+    parts = json.loads(last[0])["parts"]
     assert parts["compare"]["state"] == "good" and parts["compare"]["message"] == "All answers have ended."
+    made = last[1]
+    rows = [*csv.DictReader(io.StringIO(made.to_csv()))]
+    assert [(row["setting"], row["seed"], row["method"]) for row in rows] == [
+        *[("A", seed, "none") for seed in "789"], *[("B", seed, "exp_decay") for seed in "012"]
+    ]  # fmt: skip
+    with zipfile.ZipFile(io.BytesIO(made.to_zip())) as file:
+        assert file.namelist() == ["length-lab-run-A.json", "length-lab-run-B.json"]
+        saved = [Trace.load(file.read(name)) for name in file.namelist()]
+    assert [guarded(trace.finish.text) for trace in saved] == [rows[0]["text"], rows[3]["text"]]
     bars = parts["c-lengths"]["data"]
     assert [(each["type"], each["name"], sum(each["y"])) for each in bars] == [("bar", "A", 3), ("bar", "B", 3)]
     assert parts["c-lengths"]["summary"].startswith("A: 3 answers of ")
     *_, last = compare(me, other, "fp32", 2, 3, "Why?", "words", 5, 1, 2, "", *slots, *unused)
-    assert json.loads(last)["parts"]["c-lengths"]["data"] == []
+    assert json.loads(last[0])["parts"]["c-lengths"]["data"] == []
 
 
 def test_seeds_that_write_the_same_are_no_more_answers(tiny_folder, asked):
@@ -519,7 +532,7 @@ def test_seeds_that_write_the_same_are_no_more_answers(tiny_folder, asked):
     [compare] = handlers("compare", Runs(), ["embedded", other])
     slots = ["none", 10, 0, False, "none", 1, 0, 7, 0] * 4
     *_, last = compare(SimpleNamespace(session_hash="me"), other, "fp32", 2, 3, "Why?", "words", 5, 3, 2, "", *slots)
-    assert "raise a temperature" in json.loads(last)["parts"]["compare"]["message"] and not asked
+    assert "raise a temperature" in json.loads(last[0])["parts"]["compare"]["message"] and not asked
 
 
 @pytest.mark.parametrize(("name", "recent"), [("embedded", 600), ("other", 64)])
@@ -531,7 +544,7 @@ def test_what_dynamic_compression_leaves_alone_is_as_trained_on_the_chosen_model
     me, common = SimpleNamespace(session_hash="me"), ("Why?", "tokens", 2, 1, 2, "")
     *_, last = compare(me, chosen, "bf16", 0, 0, *common, *slots)
     assert asked[0].recent == recent
-    assert ("No adapter for sft_dynamic" in json.loads(last)["parts"]["compare"]["message"]) == (name == "other")
+    assert ("No adapter for sft_dynamic" in json.loads(last[0])["parts"]["compare"]["message"]) == (name == "other")
 
 
 def read_long(

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 import re
+import zipfile
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,7 +14,8 @@ from hypothesis import strategies as st
 from playwright.sync_api import expect
 from test_app_browser import address, demo, held, lab, link, runs, visit  # noqa: F401
 
-from app import seeds
+from app import columns, seeds
+from app.presets import READING
 from backend.settings import RunSettings
 from backend.steps import Finish
 
@@ -52,7 +55,7 @@ def test_the_words_say_what_is_counted():
 @given(st.lists(st.lists(st.integers(0, 20_000), min_size=1, max_size=32), min_size=1, max_size=4))
 def test_a_histogram_of_each_setting_counts_all_its_answers_over_the_same_lengths(lengths):
     found = [
-        (name, RunSettings(prompt="x", method="ldpe", target=60), [*map(ended, its)])
+        (name, RunSettings(prompt="x", method="ldpe", target=60), dict(enumerate(map(ended, its))))
         for name, its in zip("ABCD", lengths, strict=False)
     ]
     chart = seeds.picture(found)
@@ -61,6 +64,16 @@ def test_a_histogram_of_each_setting_counts_all_its_answers_over_the_same_length
         assert bars["x"] == chart.data[0]["x"] and len(bars["x"]) <= seeds.BINS
         assert re.fullmatch("[125]0*", str(bars["width"]))
     assert len({bars["yaxis"] for bars in chart.data}) == len(chart.data) == len(chart.layout["shapes"])
+
+
+def test_the_page_opens_on_one_length_asked_for_and_steered_to_whose_answers_end_by_themselves(demo, lab):  # noqa: F811
+    form = next(each.inputs for each in demo.fns.values() if each.name == "compare")
+    asked = columns.asked([part.value for part in form])
+    assert [each.method for each in asked] == ["prompted", "ldpe", "orpe"]
+    assert {(each.prompt, each.target) for each in asked} == {(READING, 60)}
+    found = [next(event for event in lab.stream(each) if isinstance(event, Finish)) for each in asked]
+    assert [one.reason for one in found] == ["eos"] * 3
+    assert all(seeds.kept(settings, one) for settings, one in zip(asked[1:], found[1:], strict=True))
 
 
 def test_the_labs_settings_are_compared_and_write_several_answers(visit):  # noqa: F811
@@ -80,6 +93,14 @@ def test_the_labs_settings_are_compared_and_write_several_answers(visit):  # noq
     words.scroll_into_view_if_needed()
     expect(words).to_contain_text("A: 3 answers of ")
     expect(words).to_contain_text("B: 1 answer of ")
+    with page.expect_download() as download:
+        page.click("#c-csv")
+    table = Path(download.value.path()).read_text("utf-8")
+    assert len(table.splitlines()) >= 6 and download.value.suggested_filename == "length-lab-comparison.csv"
+    with page.expect_download() as download:
+        page.click("#c-json")
+    with zipfile.ZipFile(download.value.path()) as file:
+        assert len(file.namelist()) == 3
     if folder := os.environ.get("LENGTH_LAB_SHOTS"):
         page.screenshot(path=f"{folder}/compare_seeds.png", full_page=True)
     page.fill("#c-answers input", "1")

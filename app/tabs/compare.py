@@ -9,16 +9,20 @@ from typing import Any, Final
 
 import gradio as gr
 
-from app import cap, carried, charts, columns, controls, lanes, live, model, presets, seeds, setting, toasts, veil
+from app import cap, carried, charts, columns, controls, lanes, live, model, seeds, setting, toasts, veil
 from app.buttons import QUIET, Buttons
 from app.charts.base import encode
 from app.columns import BOXES, COMMON, NAMES, OWN, describe
+from app.comparison import Answers, Comparison
 from app.controls import Form
+from app.exports import COMPARED, compared_as
 from app.frames import Frame
 from app.model import ModelChoice, narrowed
 from app.numbers import in_range
+from app.presets import LANDING, READING
 from app.runs import Run, Runs
 from app.series import RunSeries
+from app.store import Store
 from app.tabs.generate import Adapters
 from app.taking_up import Place
 from app.view import View, coming_words, ended_words, ending, failed, sentence
@@ -42,9 +46,9 @@ LENGTHS = (
 TARGET = 60
 DEFAULTS: tuple[Mapping[str, Any], ...] = (
     {"method": "prompted", "landing": 0, "in_prompt": False},
-    {"method": "ldpe", "landing": presets.LANDING, "in_prompt": True},
-    {"method": "orpe", "landing": presets.LANDING, "in_prompt": True},
-    {"method": "exp_decay", "landing": presets.LANDING, "in_prompt": True},
+    {"method": "ldpe", "landing": LANDING, "in_prompt": True},
+    {"method": "orpe", "landing": LANDING, "in_prompt": True},
+    {"method": "exp_decay", "landing": LANDING, "in_prompt": True},
 )
 
 
@@ -69,7 +73,7 @@ class Slot:
 
 
 def build(
-    lab: Any, runs: Runs, adapters: Adapters, opens: Callable[..., Any]
+    lab: Any, runs: Runs, adapters: Adapters, store: Store, opens: Callable[..., Any]
 ) -> tuple[dict[str, Any], Place]:
     """Makes the tab where it is called; returns its form's parts by name, and where it shows runs.
 
@@ -84,6 +88,8 @@ def build(
     slots, shown = _slots(methods, choice)
     own = [part for slot in slots for part in slot.inputs]
     inputs = [*choice.inputs, *common, many, slots_shown, beside, *own]
+    made = gr.State(None)
+    _saving(made, store)
     live.chart(seeds.CHART, "Lengths of all answers", LENGTHS, encode(seeds.picture([])), seldom=True)
     with gr.Row(elem_classes=["ll-grid", "ll-large"]):
         opening = [view.series for view in _views(columns.asked([part.value for part in inputs]))]
@@ -97,7 +103,7 @@ def build(
     labels = {name: part.label for name, part in zip((*COMMON, *OWN), [*choice.inputs, *common, *own], strict=False)}
     # What the methods that have one aim at stands in the same box.
     labels["limit"] = labels["target"]
-    buttons.starts(runs, _comparing(lab, runs, labels), inputs, [stream], queue, "compare")
+    buttons.starts(runs, _comparing(lab, runs, labels), inputs, [stream, made], queue, "compare")
     each = [f"{name}_{field}" for name in NAMES for field in OWN]
     form = dict(zip([*COMMON, "answers", "count", "carried", *each], inputs, strict=True))
     buttons.shares(form)
@@ -131,7 +137,7 @@ def _common(choice: ModelChoice) -> tuple[list[Any], gr.Number, gr.Radio, Button
     """What all settings share, in the order of COMMON after the model's; how many answers each writes; how many there
     are; the buttons."""
     with gr.Row(elem_classes=["ll-panel", "ll-common"]):
-        prompt = gr.Textbox(presets.READING, label="Prompt", lines=2, max_lines=6, scale=4, elem_id="c-prompt")
+        prompt = gr.Textbox(READING, label="Prompt", lines=2, max_lines=6, scale=4, elem_id="c-prompt")
         unit = setting.control("unit", scale=1, min_width=120, elem_id="c-unit")
         slots_shown = gr.Radio([2, 3, 4], value=3, label="Settings", scale=1, min_width=180, elem_id="c-count")
         many = gr.Number(
@@ -201,17 +207,32 @@ def _follow_form(
     )
 
 
-def _comparing(lab: Any, runs: Runs, labels: Mapping[str, str]) -> Callable[..., Iterator[str]]:
-    """The event of the button: the frames of a comparison. labels: of the settings' boxes."""
+def _saving(made: gr.State, store: Store) -> None:
+    """Lets the comparison that was made last be saved."""
+    with gr.Row(elem_classes=["ll-unseen"]):
+        file = gr.DownloadButton("Comparison", visible="hidden", elem_id="c-file")
+    with gr.Row(elem_classes=["ll-files"]):
+        for name in COMPARED:
+            save = gr.Button(f"Save as {name}", size="sm", elem_id=f"c-{name.lower()}", min_width=60)
+            saved = save.click(compared_as(name, store), [made], [file], **QUIET)
+            saved.success(None, None, None, js="() => setTimeout(() => document.querySelector('#c-file').click(), 50)")
 
-    def compare(request: gr.Request, *values: Any) -> Iterator[str]:
+
+def _comparing(lab: Any, runs: Runs, labels: Mapping[str, str]) -> Callable[..., Iterator[list[Any]]]:
+    """The event of the button: the frames of a comparison, and in the end what came of it. labels: of the settings'
+    boxes."""
+
+    def compare(request: gr.Request, *values: Any) -> Iterator[list[Any]]:
         try:
             chosen, count = columns.asked(values), int(values[len(COMMON)] or 1)
             seeds.checked(chosen, count)
             with runs.started(request.session_hash, control := Control(), PLACE) as run:
-                yield from lanes.streamed(run, _frames(lab, chosen, run, control, count))
+                views = _views(chosen)
+                made = Comparison([(view.series.name, view.trace) for view in views])
+                for frame in lanes.streamed(run, _frames(lab, views, run, control, count, made.answers)):
+                    yield [frame, made]
         except Exception as error:
-            yield failed("compare", error, "The comparison could not be made", labels)
+            yield [failed("compare", error, "The comparison could not be made", labels), gr.skip()]
 
     return compare
 
@@ -283,10 +304,10 @@ def _kept(method: Method, name: str, choices: Sequence[tuple[str, str]]) -> list
 
 
 def _frames(
-    lab: Any, chosen: Sequence[RunSettings], run: Run, control: Control, count: int
+    lab: Any, views: list[View], run: Run, control: Control, count: int, answers: list[Answers]
 ) -> Iterator[Frame]:
-    """The texts, the charts and what is going on, until all settings ran or a stop; then so many answers of each."""
-    views = _views(chosen)
+    """The texts, the charts and what is going on, until all settings ran or a stop; then so many answers of each, which
+    `answers` keeps."""
     names = [f"text-c-{name.lower()}" for name in NAMES]
 
     def draw(views: Sequence[View], coming: Progress | None, frame: int) -> dict[str, str]:
@@ -296,12 +317,13 @@ def _frames(
         return parts | {"compare": live.fill(**_figures(series, coming)), seeds.CHART: one_each}
 
     last, one_each = Frame({}), encode(seeds.picture([]), run.stream.name)
-    for last in lanes.frames(lab, views, run, [run.control] * len(chosen), names, draw):
+    for last in lanes.frames(lab, views, run, [run.control] * len(views), names, draw):
         yield last
-    ended = [view.series.finish for view in views]
-    if count > 1 and all(one and one.reason not in ("stopped", "error") for one in ended):
-        found = [(view.series.name, view.series.settings, [one]) for view, one in zip(views, ended, strict=True) if one]
-        yield from seeds.frames(lab, found, count, run, control, last)
+    for series in (view.series for view in views):
+        if series.finish and series.finish.reason not in ("stopped", "error"):
+            answers.append((series.name, series.settings, {series.settings.seed: series.finish}))
+    if count > 1 and len(answers) == len(views):
+        yield from seeds.frames(lab, answers, count, run, control, last)
 
 
 def _views(chosen: Sequence[RunSettings]) -> list[View]:

@@ -55,7 +55,7 @@ def shown(text: str, boxes: Collection[str]) -> str:
 
 def _marked(label: str, value: str) -> str:
     """Each an element of its own, so that the page can say each in its language."""
-    return f"<b>{escape(label)}</b>" + (f" <span>{escape(value)}</span>" if value else "")
+    return f"<b>{escape(label)}</b>" + (f"<span> {escape(value)}</span>" if value else "")
 
 
 def _named(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -50,7 +50,10 @@ def root(place: str) -> str:
 
 def follows(place: str, form: Mapping[str, Any], go: gr.Button, matters: str = "() => true") -> None:
     """Veils a place's run. form: its parts by name. go: what runs it. matters: JavaScript that tells of a part's name,
-    and the values of all by their names, whether that part counts."""
+    and the values of all by their names, whether that part counts.
+
+    It comes before `go` is given the run: Gradio begins events of one press when those before have ended.
+    """
     given = f"{json.dumps(place)}, {json.dumps([*form])}, values, {matters}"
     parts = [*form.values()]
     go.click(None, parts, None, js=f"(...values) => LengthLab.formPressed({given})", **QUIET)

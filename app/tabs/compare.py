@@ -103,11 +103,11 @@ def build(
     labels = {name: part.label for name, part in zip((*COMMON, *OWN), [*choice.inputs, *common, *own], strict=False)}
     # What the methods that have one aim at stands in the same box.
     labels["limit"] = labels["target"]
-    buttons.starts(runs, _comparing(lab, runs, labels), inputs, [stream, made], queue, "compare")
     each = [f"{name}_{field}" for name in NAMES for field in OWN]
     form = dict(zip([*COMMON, "answers", "count", "carried", *each], inputs, strict=True))
-    buttons.shares(form)
     veil.follows(PLACE, form, buttons.go, SHOWS)
+    buttons.starts(runs, _comparing(lab, runs, labels), inputs, [stream, made], queue, "compare")
+    buttons.shares(form)
     return form, Place(stream, buttons)
 
 

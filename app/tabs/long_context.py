@@ -98,9 +98,9 @@ def build(lab: Any, runs: Runs, opens: Callable[..., Any]) -> tuple[dict[str, An
     form = dict(zip((*ASKED, *model.NAMES), inputs, strict=True))
     with first:
         buttons.resting = _examples(Stage(form, "far", GO))
+    veil.follows(PLACE, form, buttons.go, SHOWS)
     buttons.starts(runs, start, inputs, [stream], queue, "long")
     buttons.shares(form)
-    veil.follows(PLACE, form, buttons.go, SHOWS)
     return form, Place(stream, buttons)
 
 

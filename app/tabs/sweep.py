@@ -73,9 +73,9 @@ def build(
         return {form["methods"]: gr.update(choices=there, value=names)}
 
     choice.tells(lab, opens, methods, [form["methods"]], [form["methods"]])
+    veil.follows(PLACE, form, buttons.go, "(name, form) => name !== 'typed' || !form.given")
     buttons.starts(runs, _sweeping(lab, runs), inputs, [stream], queue, PLACE)
     buttons.shares(form)
-    veil.follows(PLACE, form, buttons.go, "(name, form) => name !== 'typed' || !form.given")
     return form, Place(stream, buttons)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import gradio as gr
 
-from app import conversation, live, setting
+from app import cap, conversation, live, setting
 from app.buttons import QUIET
 from app.model import ModelChoice
 from app.share import flat, settings_of
@@ -20,7 +20,6 @@ from backend.models.capabilities import Capabilities
 from backend.positions import policies
 from backend.refused import Refused
 from backend.settings import (
-    CAP,
     LengthSettings,
     Method,
     ModelSettings,
@@ -218,18 +217,11 @@ def _method_follows(parts: Mapping[str, Any]) -> None:
 
 def _cap_follows(parts: Mapping[str, Any]) -> None:
     """Lets the cap follow what is aimed at, until it is given another value."""
-    aims = [parts[name] for name in ("method", "target", "limit", "unit")]
-    cap, followed = parts["max_new_tokens"], gr.State(CAP)
 
-    def follow(method: Method, target: int | None, limit: int | None, unit: Unit, cap: int, before: int) -> list[Any]:
-        wanted = min(cap_for(method, target or 1, limit or 1, unit), parts["max_new_tokens"].maximum)
-        # What is already there is not sent: it could arrive after another value was typed.
-        return [wanted if cap == before != wanted else gr.skip(), wanted]
+    def wanted(method: Method, target: int | None, limit: int | None, unit: Unit) -> int:
+        return cap_for(method, target or 1, limit or 1, unit)
 
-    gr.on(
-        [part.change for part in aims], follow, [*aims, cap, followed], [cap, followed],
-        trigger_mode="always_last", concurrency_limit=None, **QUIET,
-    )  # fmt: skip
+    cap.follows(parts["max_new_tokens"], [parts[name] for name in ("method", "target", "limit", "unit")], wanted)
 
 
 def open_with(form: Form, settings: RunSettings) -> None:

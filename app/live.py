@@ -37,7 +37,7 @@ STYLES = tuple(STATIC / f"{name}.css" for name in ("style", "sight", "sweep", "s
 PARTS = (
     "loading", "palette", "stream", "drawing", "chart", "table", "response", "clipboard", "figures", "sight", "choice",
     "waiting", "coming", "conversation", "runway", "lesson", "scene", "embed", "present", "measurements", "base",
-    "theme", "address", "tabs", "kept", "dictionary", "language",
+    "theme", "address", "tabs", "kept", "made", "dictionary", "language",
 )
 # What the components and the page's events call.
 NAMES = (
@@ -45,7 +45,7 @@ NAMES = (
     "gone", "refused", "setTheme", "keptTheme", "share", "veil", "tabs", "keep", "keeps", "keptForms", "keepRun",
     "keptRun", "underWay", "saveTexts", "runway", "lesson", "runLesson", "asksFor", "present", "embed", "embeds",
     "measurements", "presses", "conversation", "speak", "speaks", "titled", "worded", "shareForm", "sweeps",
-    "coming",
+    "coming", "formAsks", "formPressed",
 )
 # The least target that the flag of a runway can be moved to.
 LEAST = 5
@@ -227,7 +227,7 @@ def stream(frame: Frame | None = None) -> gr.HTML:
     """Out of sight: hands frames to the charts, figures and texts they name. Its value is an encoded frame, or the
     invitation to a stream of them."""
     value = frame.encode() if frame else None
-    return _html("<i></i>", "LengthLab.stream(props, watch)", value, None, classes=["ll-unseen"])
+    return _html("<i></i>", "LengthLab.stream(element, props, watch)", value, None, classes=["ll-unseen"])
 
 
 def choice(name: str, title: str, options: list[dict[str, str]], value: str, **kwargs: Any) -> gr.HTML:

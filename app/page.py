@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from app import coming, completions, embed, kept, languages, live, metrics, presence
+from app import coming, completions, embed, kept, languages, live, metrics, presence, veil
 from app.admission import Admission
 from app.api import described, endpoint
 from app.buttons import QUIET
@@ -159,12 +159,12 @@ def build(
             with gr.Tab("Lessons", id="lessons"):
                 lessons.build()
             with gr.Tab("Compare", id="compare"):
-                way, (compared, compares), (swept, sweeps) = _comparing(backend, runs, adapters, demo)
-            with gr.Tab("Read far", id="far"):
+                way, (compared, compares), (swept, sweeps) = _comparing(backend, runs, adapters, store, demo)
+            with gr.Tab("Read far", id="far"), gr.Column(elem_id=veil.root(long_context.PLACE)):
                 read, reads = long_context.build(lab, runs, demo.load)
             with gr.Tab("Lab", id="lab"):
                 parts = generate.build(backend, runs, adapters, store, demo.load)
-                compare.leads_on(parts.form, compared, way, tabs)
+                compare.leads_on(parts.form, compared, adapters, way, tabs)
             try_it.leads_on(tried, parts.form, adapters, tabs)
             with gr.Tab("Evidence", id="evidence") as opened:
                 evidence.build(opened)
@@ -198,14 +198,14 @@ def _answering(backend: EngineBackend, runs: Runs, demo: Page) -> None:
 
 
 def _comparing(
-    backend: EngineBackend, runs: Runs, adapters: Adapters, demo: Page
+    backend: EngineBackend, runs: Runs, adapters: Adapters, store: Store, demo: Page
 ) -> tuple[gr.Radio, tuple[dict[str, Any], Place], tuple[dict[str, Any], Place]]:
     """Settings side by side, and a sweep, of which one shows: what chooses it, the parts of each form by their names,
     and where it shows runs."""
     way = sweep.ways()
-    with gr.Column(elem_classes=["ll-compared"]):
-        compared, compares = compare.build(backend, runs, adapters, demo.load)
-    with gr.Column(elem_classes=["ll-swept"]):
+    with gr.Column(elem_id=veil.root(compare.PLACE), elem_classes=["ll-compared"]):
+        compared, compares = compare.build(backend, runs, adapters, store, demo.load)
+    with gr.Column(elem_id=veil.root(sweep.PLACE), elem_classes=["ll-swept"]):
         swept = sweep.build(backend, runs, adapters, demo.load)
     return way, (compared, compares), swept
 

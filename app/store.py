@@ -75,10 +75,10 @@ class Store:
         self._owned: dict[str, dict[Path, float]] = {}
         self._lock = threading.RLock()
 
-    def write(self, name: str, text: str, owner: str) -> str:
-        """Keeps a text for its owner, whole or not at all, and returns its path, which tells nothing but its content.
-        OSError as of files."""
-        data = text.encode()
+    def write(self, name: str, text: str | bytes, owner: str) -> str:
+        """Keeps a text or a packed file for its owner, whole or not at all, and returns its path, which tells nothing
+        but its content. OSError as of files."""
+        data = text.encode() if isinstance(text, str) else text
         path = self.folder / hash_bytes(data) / name
         with self._lock:
             # What is there may be on its way to another visitor.

@@ -1,8 +1,13 @@
-"""A veil over the run that is shown, as long as the form asks for another."""
+"""A veil over the run that is shown, as long as the form asks for another.
+
+The Lab's form is held against a run's trace, which may be loaded or recorded too. Other places show what their own form
+asked for when its button was pressed, and the page alone holds that against the form.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gradio as gr
@@ -36,6 +41,24 @@ def build(form: Form, trace: gr.State, runs: Runs, place: str, first: Trace | No
         **QUIET,
     )
     veiled.change(None, [veiled], None, js="(veiled) => window.LengthLab?.veil(veiled !== '')", **QUIET)
+
+
+def root(place: str) -> str:
+    """The id of what holds a place's form and its run."""
+    return f"made-{place}"
+
+
+def follows(place: str, form: Mapping[str, Any], go: gr.Button, matters: str = "() => true") -> None:
+    """Veils a place's run. form: its parts by name. go: what runs it. matters: JavaScript that tells of a part's name,
+    and the values of all by their names, whether that part counts.
+
+    It comes before `go` is given the run: Gradio begins events of one press when those before have ended.
+    """
+    given = f"{json.dumps(place)}, {json.dumps([*form])}, values, {matters}"
+    parts = [*form.values()]
+    go.click(None, parts, None, js=f"(...values) => LengthLab.formPressed({given})", **QUIET)
+    asks = f"(...values) => window.LengthLab?.formAsks({given})"
+    gr.on([part.change for part in parts], None, parts, None, js=asks, **QUIET)
 
 
 def _belongs(form: Form, values: Sequence[Any], shown: Trace) -> bool:

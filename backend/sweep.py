@@ -103,7 +103,7 @@ def sweep(lab: Lab, asked: Sequence[RunSettings], out: Path, report: Callable[[s
             stream.write(line(COLUMNS))
         ended = side_by_side(partial(_finish, lab), left)
         for number, (settings, finish) in enumerate(zip(left, ended, strict=True), 1):
-            row = _row(settings, finish)
+            row = as_row(settings, finish)
             stream.write(line(row.values()))
             stream.flush()
             report(f"{number:,} of {len(left):,} · {row['method']}: {counted(row['length'], row['unit'])}")
@@ -115,7 +115,7 @@ def answers(
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """The rows of `finishes`."""
     for number, finish in finishes(lab, asked, control, most):
-        yield number, _row(asked[number], finish)
+        yield number, as_row(asked[number], finish)
 
 
 def finishes(
@@ -249,7 +249,8 @@ def _finish(lab: Lab | EngineBackend, settings: RunSettings, control: Control | 
     return finish
 
 
-def _row(settings: RunSettings, finish: Finish) -> dict[str, Any]:
+def as_row(settings: RunSettings, finish: Finish) -> dict[str, Any]:
+    """A run and how it ended, by COLUMNS."""
     unit = settings.unit
     target = "" if methods[settings.method].bound is None else settings.goal
     return {

@@ -144,3 +144,27 @@ test("boxes are never moved, but drawn anew", () => {
   const plot = "{ _fullData: [{ uid: 1 }], _fullLayout: {}, querySelector: () => null, querySelectorAll: () => [] }";
   assert.equal(value(`move(${plot}, [{ type: "box", x: ["20"], y: [18] }])`), false);
 });
+
+test("a veil lies over a run that its form no longer asks for, from the run's first frame on", () => {
+  value(`
+    var veiled = false, heard;
+    var root = { id: "made-here", classList: { toggle: (name, on) => { veiled = on; } } };
+    document.getElementById = (id) => (id === root.id ? root : null);
+    document.addEventListener = () => {};
+    var EventSource = function () { return source; }, source = { close() {} };
+    var element = { closest: () => root }, props = { value: null };
+    stream(element, props, (name, handle) => { heard = handle; });
+    var counts = (name, form) => name !== "D_seed" || form.count > 3;
+    var says = (call, ...values) => call("here", ["prompt", "count", "D_seed", "layer"], values, counts);
+    says(formAsks, "one", 3, 0, 0)`);
+  assert.equal(value("says(formPressed, 'two', 3, 0, 0), veiled"), false);
+  value(`props.value = '{"follow": "a"}'; heard()`);
+  value("source.onmessage({ data: JSON.stringify({ parts: { here: {} }, texts: {}, running: true }) })");
+  assert.equal(value("veiled"), false);
+  assert.equal(value("says(formAsks, 'three', 3, 0, 0), veiled"), true);
+  assert.equal(value("says(formAsks, 'two', 3, 9, 7), veiled"), false);
+  assert.equal(value("says(formAsks, 'two', 4, 9, 7), veiled"), true);
+  assert.equal(value("says(formPressed, 'two', 4, 9, 7), veiled"), true);
+  value(`props.value = '{"follow": "b"}'; heard()`);
+  assert.equal(value("veiled"), false);
+});

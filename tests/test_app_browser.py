@@ -492,7 +492,7 @@ def test_a_number_out_of_range_is_named_and_the_run_can_be_asked_for_again(visit
     page.fill("#c-cap input", "5000")
     page.click("#c-go")
     expect(page.locator("#figures-compare .ll-message")).to_contain_text(
-        "Cap on new tokens: give a number from 1 to 1,024 in place of 5,000"
+        "Cap on new tokens: give a number from 1 to 4,096 in place of 5,000"
     )
     expect(page.locator("#c-go")).to_be_enabled()
     page.fill("#c-cap input", "2")

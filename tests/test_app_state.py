@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import csv
+import io
 import json
+import re
 import threading
+import zipfile
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from types import SimpleNamespace
@@ -19,12 +23,11 @@ from hypothesis import strategies as st
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from app import controls, conversation, live, model, page, plans, presets, view
+from app import carried, columns, controls, conversation, live, model, page, plans, presets, view
 from app.api import endpoint
 from app.frames import PATH, Frame, Stream, Streams
 from app.runs import SHARE, SLOWEST, Runs, batches, merged
 from app.share import explain, flat, from_query
-from app.tabs import compare
 from app.tabs.long_context import BUILT_IN, MAX_BYTES, built_in, text_of
 from backend.engine import Lab
 from backend.inference.control import Control
@@ -32,8 +35,9 @@ from backend.methods import methods
 from backend.models.adapters import AdapterError, available
 from backend.models.pool import ModelError, Models
 from backend.positions import policies
+from backend.record.export import guarded
 from backend.record.schema import StepRecord
-from backend.record.trace import TraceError
+from backend.record.trace import Trace, TraceError
 from backend.refused import Refused
 from backend.settings import RunSettings, Watch
 
@@ -49,17 +53,25 @@ SETTINGS = st.builds(
     method=st.sampled_from(methods.names()),
     target=st.integers(1, 1000),
     unit=st.sampled_from(["tokens", "words", "characters"]),
+    limit=st.integers(1, 1000),
     landing=st.integers(0, 32),
+    in_prompt=st.booleans(),
     max_new_tokens=st.integers(1, 4096),
     pic=st.sampled_from(policies.names()),
     ratio=st.floats(0.1, 64),
+    initial=st.integers(0, 1024),
     recent=st.integers(1, 4096),
+    reading=st.sampled_from(["contiguous", "literal"]),
     window=st.none() | st.integers(1, 16384),
+    sinks=st.integers(1, 256),
     distance_limit=st.sampled_from(["window", "off"]) | st.integers(1, 9999),
     temperature=st.floats(0, 2),
     top_k=st.integers(0, 200),
     top_p=st.floats(0.05, 1),
     repetition_penalty=st.floats(0.8, 2),
+    thinking=st.booleans(),
+    thinking_budget=st.integers(0, 4096),
+    special_tokens=st.booleans(),
     seed=st.integers(0, 2**32 - 1),
     watch=st.builds(Watch, layer=st.integers(0, 29), head=st.integers(0, 8), every=st.integers(1, 32)),
 )
@@ -77,6 +89,33 @@ def form() -> controls.Form:
 def test_the_form_shows_settings_and_gives_them_back(form, settings):
     assert form.settings(form.values(settings)) == settings
     assert form.beyond(flat(settings)) == []
+
+
+@hypothesis.settings(deadline=None)
+@given(settings=SETTINGS)
+def test_a_comparison_takes_over_all_that_acts_on_a_run(settings):
+    boxes, beside = columns.taken_over(settings)
+    own = [boxes[name] for name in columns.OWN]
+    both = columns.asked([*(boxes[name] for name in columns.COMMON), 1, 2, beside, *own, *own])
+    idle = {"limit", "target"} - {settings.bound}
+    idle |= {"initial", "recent"} - {*policies[settings.pic].heeds()}
+    assert [each.model_dump(exclude=idle) for each in both] == [settings.model_dump(exclude=idle)] * 2
+
+
+def test_what_a_comparison_takes_from_the_lab_is_named_with_its_value():
+    earlier = conversation.turns("Rhyme.", conversation.written([conversation.Exchange(question="a<b", answer="c")]))
+    settings = RunSettings(prompt="x", earlier=earlier, top_p=0.9, distance_limit="off", prefill="paper", thinking=True)
+    _, beside = columns.taken_over(settings)
+    said = ["System prompt", "Conversation (1 turn)", "Let it think first", "Frames of the prompt", "Top p 0.9",
+            "one frame for the prompt", "Distance limit off"]  # fmt: skip
+    words = re.sub("<.*?>", "", carried.shown(beside, columns.BOXES))
+    assert all(each in words for each in said) and "a<b" not in carried.shown(beside, columns.BOXES)
+    assert columns.taken_over(RunSettings(prompt="x", method="ldpe", landing=8, in_prompt=True))[1] == ""
+
+
+@pytest.mark.parametrize("damaged", ["{", "[]", "5", '{"top_p": 7}', '{"prompt": "x", "method": 1}', '{"earlier": 1}'])
+def test_what_is_damaged_is_taken_as_nothing(damaged):
+    assert carried.read(damaged, columns.BOXES) == {} and carried.shown(damaged, columns.BOXES) == ""
 
 
 @pytest.mark.parametrize(
@@ -127,10 +166,12 @@ def test_a_recorded_run_has_the_settings_of_its_preset(preset):
         ({"pic": "dynamic", "ratio": 4, "recent": 64, "window": 32}, "Dynamic × 4, recent 64, Λ 32"),
         ({"method": "ldpe", "target": 90, "unit": "words", "landing": 8}, "LDPE 90 words, landing 8"),
         ({"method": "mnt_ldpe", "limit": 90, "unit": "words", "landing": 8}, "MNT++ LDPE 90 words, landing 8"),
+        ({"method": "orpe", "target": 60, "in_prompt": True}, "ORPE 60, asked too"),
+        ({"method": "prompted", "target": 60, "in_prompt": True}, "Asked 60"),
     ],
 )
 def test_a_setting_is_described_with_all_that_it_leaves_alone(changes, words):
-    assert compare.describe(RunSettings(prompt="x", **changes)) == words
+    assert columns.describe(RunSettings(prompt="x", **changes)) == words
 
 
 def test_a_refused_setting_reads_as_a_sentence():
@@ -449,40 +490,49 @@ def asked(monkeypatch) -> list[RunSettings]:
 def test_a_comparison_runs_on_the_chosen_model(tiny_folder, asked):
     other = str(tiny_folder("gpt_neox"))
     [compare] = handlers("compare", Runs(), ["embedded", other])
-    slots = ["none", 10, 0, "none", 1, 0, 7, 0, "exp_decay", 10, 2, "dynamic", 4, 0, 0, 0.5]
-    me, common = SimpleNamespace(session_hash="me"), ("Why?", "words", 5, 1, 2)
+    slots = ["none", 10, 0, False, "none", 1, 0, 7, 0, "exp_decay", 10, 2, True, "dynamic", 4, 0, 0, 0.5]
+    me, common = SimpleNamespace(session_hash="me"), ("Why?", "words", 5, 1, 2, "")
     *_, last = compare(me, other, "fp32", 2, 3, *common, *slots, *slots)
-    assert json.loads(last)["parts"]["compare"]["state"] == "good"
+    assert json.loads(last[0])["parts"]["compare"]["state"] == "good"
     assert [(settings.model, settings.precision) for settings in asked] == [(other, "fp32")] * 2
     assert [(settings.watch.layer, settings.watch.head) for settings in asked] == [(2, 3)] * 2
-    assert [(settings.unit, settings.landing) for settings in asked] == [("words", 0), ("words", 2)]
+    assert [(each.unit, each.landing, each.in_prompt) for each in asked] == [("words", 0, False), ("words", 2, True)]
     assert [(settings.seed, settings.temperature) for settings in asked] == [(7, 0), (0, 0.5)]
 
 
 def test_a_comparison_takes_more_answers_each_with_the_next_seed(tiny_folder, asked):
     other = str(tiny_folder("gpt_neox"))
     [compare] = handlers("compare", Runs(), ["embedded", other])
-    slots = ["none", 10, 0, "none", 1, 0, 7, 1, "exp_decay", 10, 0, "none", 1, 0, 0, 1]
+    slots = ["none", 10, 0, False, "none", 1, 0, 7, 1, "exp_decay", 10, 0, False, "none", 1, 0, 0, 1]
     me, unused = SimpleNamespace(session_hash="me"), slots
-    *_, last = compare(me, other, "fp32", 2, 3, "Why?", "words", 5, 3, 2, *slots, *unused)
+    *_, last = compare(me, other, "fp32", 2, 3, "Why?", "words", 5, 3, 2, "", *slots, *unused)
     assert [(settings.method, settings.seed) for settings in sorted(asked, key=lambda each: each.seed)] == [
         *[("exp_decay", seed) for seed in (0, 1, 2)], *[("none", seed) for seed in (7, 8, 9)]
     ]  # fmt: skip
-    parts = json.loads(last)["parts"]
+    parts = json.loads(last[0])["parts"]
     assert parts["compare"]["state"] == "good" and parts["compare"]["message"] == "All answers have ended."
-    boxes = [trace for trace in parts["c-lengths"]["data"] if trace["type"] == "box"]
-    assert [(box["name"], len(box["y"])) for box in boxes] == [("A", 3), ("B", 3)]
+    made = last[1]
+    rows = [*csv.DictReader(io.StringIO(made.to_csv()))]
+    assert [(row["setting"], row["seed"], row["method"]) for row in rows] == [
+        *[("A", seed, "none") for seed in "789"], *[("B", seed, "exp_decay") for seed in "012"]
+    ]  # fmt: skip
+    with zipfile.ZipFile(io.BytesIO(made.to_zip())) as file:
+        assert file.namelist() == ["length-lab-run-A.json", "length-lab-run-B.json"]
+        saved = [Trace.load(file.read(name)) for name in file.namelist()]
+    assert [guarded(trace.finish.text) for trace in saved] == [rows[0]["text"], rows[3]["text"]]
+    bars = parts["c-lengths"]["data"]
+    assert [(each["type"], each["name"], sum(each["y"])) for each in bars] == [("bar", "A", 3), ("bar", "B", 3)]
     assert parts["c-lengths"]["summary"].startswith("A: 3 answers of ")
-    *_, last = compare(me, other, "fp32", 2, 3, "Why?", "words", 5, 1, 2, *slots, *unused)
-    assert json.loads(last)["parts"]["c-lengths"]["data"] == []
+    *_, last = compare(me, other, "fp32", 2, 3, "Why?", "words", 5, 1, 2, "", *slots, *unused)
+    assert json.loads(last[0])["parts"]["c-lengths"]["data"] == []
 
 
 def test_seeds_that_write_the_same_are_no_more_answers(tiny_folder, asked):
     other = str(tiny_folder("gpt_neox"))
     [compare] = handlers("compare", Runs(), ["embedded", other])
-    slots = ["none", 10, 0, "none", 1, 0, 7, 0] * 4
-    *_, last = compare(SimpleNamespace(session_hash="me"), other, "fp32", 2, 3, "Why?", "words", 5, 3, 2, *slots)
-    assert "raise a temperature" in json.loads(last)["parts"]["compare"]["message"] and not asked
+    slots = ["none", 10, 0, False, "none", 1, 0, 7, 0] * 4
+    *_, last = compare(SimpleNamespace(session_hash="me"), other, "fp32", 2, 3, "Why?", "words", 5, 3, 2, "", *slots)
+    assert "raise a temperature" in json.loads(last[0])["parts"]["compare"]["message"] and not asked
 
 
 @pytest.mark.parametrize(("name", "recent"), [("embedded", 600), ("other", 64)])
@@ -490,11 +540,11 @@ def test_what_dynamic_compression_leaves_alone_is_as_trained_on_the_chosen_model
     other = str(tiny_folder("gpt_neox"))
     chosen = other if name == "other" else name
     [compare] = handlers("compare", Runs(), ["embedded", other])
-    slots = ["sft_dynamic", 10, 0, "dynamic", 4, 0, 0, 0] * 4
-    me, common = SimpleNamespace(session_hash="me"), ("Why?", "tokens", 2, 1, 2)
+    slots = ["sft_dynamic", 10, 0, False, "dynamic", 4, 0, 0, 0] * 4
+    me, common = SimpleNamespace(session_hash="me"), ("Why?", "tokens", 2, 1, 2, "")
     *_, last = compare(me, chosen, "bf16", 0, 0, *common, *slots)
     assert asked[0].recent == recent
-    assert ("No adapter for sft_dynamic" in json.loads(last)["parts"]["compare"]["message"]) == (name == "other")
+    assert ("No adapter for sft_dynamic" in json.loads(last[0])["parts"]["compare"]["message"]) == (name == "other")
 
 
 def read_long(

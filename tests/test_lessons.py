@@ -84,10 +84,11 @@ def test_a_lesson_fits_the_boxes_of_its_tab(stages, name):
 
 @pytest.mark.parametrize("name", [name for name, lesson in lessons().items() if lesson.run.tab == "compare"])
 def test_a_comparison_says_what_each_setting_sees(name):
-    """The page opens with windows and compressions of its own in these boxes."""
+    """The page opens with methods, landings and prompts of its own in these boxes."""
     settings = lessons()[name].run.settings
     for letter in "ABCD"[: settings["count"]]:
-        assert f"{letter}_window" in settings and (letter < "C" or f"{letter}_pic" in settings)
+        named = {box for box in ("method", "landing", "in_prompt") if f"{letter}_{box}" in settings}
+        assert named == ({"method"} if settings[f"{letter}_method"] == "none" else {"method", "landing", "in_prompt"})
 
 
 @pytest.mark.parametrize(("depth", "found", "least"), [(30, [True, False], 3), (90, [True, True], 2)])

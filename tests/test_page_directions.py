@@ -87,7 +87,7 @@ def test_each_paragraph_of_an_answer_runs_in_its_own_direction(visit, names):
     check(visitor, "#text-run .ll-text")
     page.get_by_role("tab", name="Compare").click()
     page.click("#c-go")
-    expect(page.locator("#figures-compare .ll-message")).to_contain_text("C, Dynamic")
+    expect(page.locator("#figures-compare .ll-message")).to_contain_text("C, plain")
     page.wait_for_selector("#c-go:not([disabled])")
     for name in "abc":
         check(visitor, f"#text-c-{name} .ll-text")

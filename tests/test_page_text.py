@@ -57,6 +57,6 @@ def test_text_beyond_16_bits_arrives_whole_in_a_run_its_replay_and_a_comparison(
     page.get_by_role("tab", name="Compare").click()
     page.fill("#c-cap input", "200")
     page.click("#c-go")
-    expect(page.locator("#figures-compare .ll-message")).to_contain_text("C, Dynamic")
+    expect(page.locator("#figures-compare .ll-message")).to_contain_text("C, plain")
     page.wait_for_selector("#c-go:not([disabled])")
     assert [shown(visitor, f"c-{name}") for name in "abc"] == [ANSWER] * 3

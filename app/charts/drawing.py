@@ -183,6 +183,12 @@ def area(low: float, high: float, colour: str) -> dict[str, Any]:
     return place | {"type": "rect", "fillcolor": colour, "line": {"width": 0}, "layer": "below"}
 
 
+def share(place: int, of: int, gap: float) -> list[float]:
+    """The stretch of an axis that one of several charts beside each other has, with a gap between two of them."""
+    size = (1 - gap * (of - 1)) / of
+    return [round(place * (size + gap), 4), round(place * (size + gap) + size, 4)]
+
+
 def table_rows(*columns: np.ndarray) -> list[list[Any]]:
     """At most about 12 rows of the columns, for reading: four significant digits, empty where nothing is known."""
     at = sample(len(columns[0]), 12)

@@ -83,11 +83,6 @@ def _cell(
     below, rows = place + columns >= cells, math.ceil(cells / columns)
     titled = (below and column == columns // 2) or cells == 1
     words = {"text": "perceived distance in tokens" if titled else "", "standoff": 6}
-    x = {"domain": _share(column, columns), "anchor": f"y{number}", "showticklabels": below, "title": words}
-    y = {"domain": _share(rows - 1 - row, rows), "anchor": f"x{number}", "showticklabels": column == 0}
+    x = {"domain": drawing.share(column, columns, GAP), "anchor": f"y{number}", "showticklabels": below, "title": words}
+    y = {"domain": drawing.share(rows - 1 - row, rows, GAP), "anchor": f"x{number}", "showticklabels": column == 0}
     return across | x, up | y
-
-
-def _share(place: int, of: int) -> list[float]:
-    size = (1 - GAP * (of - 1)) / of
-    return [round(place * (size + GAP), 4), round(place * (size + GAP) + size, 4)]

@@ -31,7 +31,7 @@ class Prediction(NamedTuple):
 @dataclass(frozen=True)
 class Dot:
     """A run of a student. name: of one of several side by side. target: in `unit`, None without one. state, ended: as
-    `app.runway.ending` has them. lesson, predicted: of the prediction that the run answers."""
+    `backend.ending.ending` has them. lesson, predicted: of the prediction that the run answers."""
 
     number: int
     student: int

@@ -9,42 +9,46 @@ from typing import Any, Final
 
 import gradio as gr
 
-from app import charts, controls, lanes, live, model, seeds, setting, toasts
+from app import cap, carried, charts, columns, controls, lanes, live, model, seeds, setting, toasts, veil
 from app.buttons import QUIET, Buttons
 from app.charts.base import encode
+from app.columns import BOXES, COMMON, NAMES, OWN, describe
+from app.comparison import Answers, Comparison
 from app.controls import Form
+from app.exports import COMPARED, compared_as
 from app.frames import Frame
 from app.model import ModelChoice, narrowed
 from app.numbers import in_range
+from app.presets import LANDING, READING
 from app.runs import Run, Runs
 from app.series import RunSeries
-from app.share import flat, settings_of
+from app.store import Store
 from app.tabs.generate import Adapters
 from app.taking_up import Place
 from app.view import View, coming_words, ended_words, failed, sentence, went
 from backend.inference.control import Control
 from backend.methods import methods
 from backend.models.capabilities import Capabilities
-from backend.positions import policies
-from backend.refused import Refused
-from backend.settings import (
-    Method,
-    RunSettings,
-    counted,
-)
+from backend.settings import Method, RunSettings
 from backend.steps import Progress
 
 PLACE: Final = "compare"
-NAMES = ("A", "B", "C", "D")
 LAYER = 12
-POINTS = "A box for each setting, every answer a point; the lines are the targets."
-COMMON = (*model.NAMES, "prompt", "unit", "max_new_tokens")
-OWN = ("method", "target", "landing", "pic", "ratio", "window", "seed", "temperature")
-DEFAULTS = (
-    {"pic": "none", "ratio": 1.0, "window": 0},
-    {"pic": "none", "ratio": 1.0, "window": 32},
-    {"pic": "dynamic", "ratio": 4.0, "window": 0},
-    {"pic": "naive", "ratio": 2.0, "window": 0},
+# Of a form's parts all but those of columns that do not show.
+SHOWS = "(name, form) => !/^[A-D]_/.test(name) || 'ABCD'.indexOf(name[0]) < form.count"
+# As many as the Lab's slider has.
+MOST_TOKENS = 4096
+LENGTHS = (
+    "How many answers have which length; the dotted lines are the targets. A sentence's end is known by its mark "
+    "alone: the joint rate on the Evidence tab also asks the base model."
+)
+# What the page opens with: a length that is asked for, steered to as Try it steers, and steered to by another signal.
+TARGET = 60
+DEFAULTS: tuple[Mapping[str, Any], ...] = (
+    {"method": "prompted", "landing": 0, "in_prompt": False},
+    {"method": "ldpe", "landing": LANDING, "in_prompt": True},
+    {"method": "orpe", "landing": LANDING, "in_prompt": True},
+    {"method": "exp_decay", "landing": LANDING, "in_prompt": True},
 )
 
 
@@ -55,6 +59,7 @@ class Slot:
     method: gr.Dropdown
     target: gr.Number
     landing: gr.Number
+    in_prompt: gr.Checkbox
     pic: gr.Dropdown
     ratio: gr.Number
     window: gr.Number
@@ -68,7 +73,7 @@ class Slot:
 
 
 def build(
-    lab: Any, runs: Runs, adapters: Adapters, opens: Callable[..., Any]
+    lab: Any, runs: Runs, adapters: Adapters, store: Store, opens: Callable[..., Any]
 ) -> tuple[dict[str, Any], Place]:
     """Makes the tab where it is called; returns its form's parts by name, and where it shows runs.
 
@@ -77,30 +82,38 @@ def build(
     choice = model.build(lab.models.names(), "c-", LAYER)
     methods = _methods(adapters(choice.model.value))
     common, many, slots_shown, buttons = _common(choice)
+    beside = _carried()
     live.figures("compare", (("setting", "Writing"), ("tokens", "Tokens"), ("speed", "Tokens/s")))
     queue = gr.HTML("", apply_default_css=False, elem_classes=["ll", "ll-queue"])
-    slots, columns = _slots(methods, choice)
+    slots, shown = _slots(methods, choice)
     own = [part for slot in slots for part in slot.inputs]
-    inputs = [*choice.inputs, *common, many, slots_shown, *own]
-    live.chart(seeds.CHART, "Lengths of all answers", POINTS, encode(seeds.picture([])), seldom=True)
+    inputs = [*choice.inputs, *common, many, slots_shown, beside, *own]
+    made = gr.State(None)
+    _saving(made, store)
+    live.chart(seeds.CHART, "Lengths of all answers", LENGTHS, encode(seeds.picture([])), seldom=True)
     with gr.Row(elem_classes=["ll-grid", "ll-large"]):
-        opening = [view.series for view in _views(_settings([part.value for part in inputs]))]
+        opening = [view.series for view in _views(columns.asked([part.value for part in inputs]))]
         previews = live.charts(PLACE, opening)
     stream = live.stream(Frame(charts.parts(PLACE, opening)))
 
-    _follow_form(choice, inputs, slots_shown, columns, previews)
+    aims = [part for slot in slots for part in (slot.method, slot.target)]
+    cap.follows(common[2], [common[1], slots_shown, *aims], columns.room)
+    _follow_form(choice, inputs, slots_shown, shown, previews)
     _follow(choice, lab, adapters, slots, opens)
     labels = {name: part.label for name, part in zip((*COMMON, *OWN), [*choice.inputs, *common, *own], strict=False)}
     # What the methods that have one aim at stands in the same box.
     labels["limit"] = labels["target"]
-    buttons.starts(runs, _comparing(lab, runs, labels), inputs, [stream], queue, "compare")
     each = [f"{name}_{field}" for name in NAMES for field in OWN]
-    form = dict(zip([*COMMON, "answers", "count", *each], inputs, strict=True))
+    form = dict(zip([*COMMON, "answers", "count", "carried", *each], inputs, strict=True))
+    veil.follows(PLACE, form, buttons.go, SHOWS)
+    buttons.starts(runs, _comparing(lab, runs, labels), inputs, [stream, made], queue, "compare")
     buttons.shares(form)
     return form, Place(stream, buttons)
 
 
-def leads_on(lab: Form, compared: Mapping[str, Any], way: gr.Radio, tabs: gr.Tabs) -> None:
+def leads_on(
+    lab: Form, compared: Mapping[str, Any], adapters: Adapters, way: gr.Radio, tabs: gr.Tabs
+) -> None:
     """Makes the button that takes the Lab's settings over as A. compared: this tab's form, by name."""
     with gr.Row(elem_classes=["ll-onward"]):
         go = gr.Button("Compare these settings with others", size="sm", elem_id="lab-compare")
@@ -111,39 +124,56 @@ def leads_on(lab: Form, compared: Mapping[str, Any], way: gr.Radio, tabs: gr.Tab
             settings = lab.settings(values)
         except ValueError as error:
             raise toasts.refusal(sentence(error, lab.labels), "These settings were not taken over") from error
-        given = flat(settings) | {"target": settings.goal, "window": settings.window or 0}
-        given["max_new_tokens"] = min(given["max_new_tokens"], compared["max_new_tokens"].maximum)
-        return [gr.Tabs(selected="compare"), way.value, *(given[name.removeprefix("A_")] for name in names)]
+        given, beside = columns.taken_over(settings)
+        given["method"] = gr.update(choices=_methods(adapters(settings.model)), value=settings.method)
+        return [gr.Tabs(selected="compare"), way.value, beside, *(given[name.removeprefix("A_")] for name in names)]
 
-    filled = go.click(taken, lab.inputs, [tabs, way, *(compared[name] for name in names)], **QUIET)
-    filled.success(None, None, None, js="() => LengthLab.sweeps(false)", **QUIET)
+    boxes = [compared[name] for name in ("carried", *names)]
+    filled = go.click(taken, lab.inputs, [tabs, way, *boxes], **QUIET)
+    filled.success(None, None, None, js="() => { LengthLab.sweeps(false); scrollTo(0, 0) }", **QUIET)
 
 
 def _common(choice: ModelChoice) -> tuple[list[Any], gr.Number, gr.Radio, Buttons]:
     """What all settings share, in the order of COMMON after the model's; how many answers each writes; how many there
     are; the buttons."""
     with gr.Row(elem_classes=["ll-panel", "ll-common"]):
-        prompt = gr.Textbox(controls.DEFAULT_PROMPT, label="Prompt", lines=2, max_lines=6, scale=4, elem_id="c-prompt")
+        prompt = gr.Textbox(READING, label="Prompt", lines=2, max_lines=6, scale=4, elem_id="c-prompt")
         unit = setting.control("unit", scale=1, min_width=120, elem_id="c-unit")
         slots_shown = gr.Radio([2, 3, 4], value=3, label="Settings", scale=1, min_width=180, elem_id="c-count")
         many = gr.Number(
             1, label="Answers of each", precision=0, minimum=1, maximum=seeds.MOST, scale=1, min_width=110,
             info="Each with the next seed", elem_id="c-answers",
         )  # fmt: skip
-        cap = setting.control(
-            "max_new_tokens", typed=True, value=120, maximum=1024, scale=1, min_width=120, elem_id="c-cap"
+        most = setting.control(
+            "max_new_tokens", typed=True, maximum=MOST_TOKENS, scale=1, min_width=120, elem_id="c-cap"
         )
         choice.render()
         with gr.Row(elem_classes=["ll-buttons"]):
             go = gr.Button("Compare", variant="primary", elem_classes=["ll-go"], elem_id="c-go", min_width=110)
             stop = gr.Button("Stop", elem_classes=["ll-stop"], elem_id="c-stop", min_width=70, interactive=False)
             link = gr.Button("Copy link", elem_id="c-link", min_width=90)
-    return [prompt, unit, cap], many, slots_shown, Buttons(PLACE, go, stop, link=link)
+    return [prompt, unit, most], many, slots_shown, Buttons(PLACE, go, stop, link=link)
+
+
+def _carried() -> gr.Textbox:
+    """What the Lab gave beside the boxes here: a box out of sight, the line that names it, and a way to drop it."""
+    beside = gr.Textbox("", visible="hidden", elem_id="c-carried")
+    with gr.Row(elem_classes=["ll-carried"], visible=False) as line:
+        words = gr.HTML("", apply_default_css=False, elem_classes=["ll"], elem_id="c-beside")
+        drop = gr.Button("Leave these out", size="sm", elem_id="c-drop", min_width=130)
+
+    def named(text: str) -> list[Any]:
+        said = carried.shown(text, BOXES)
+        return [gr.update(visible=bool(said)), said]
+
+    beside.change(named, [beside], [line, words], concurrency_limit=None, **QUIET)
+    drop.click(None, None, [beside], js="() => ''", **QUIET)
+    return beside
 
 
 def _slots(methods: list[tuple[str, str]], choice: ModelChoice) -> tuple[list[Slot], list[gr.Column]]:
     with gr.Row(elem_classes=["ll-slots"]):
-        slots, columns = [], []
+        slots, shown = [], []
         for name, defaults in zip(NAMES, DEFAULTS, strict=False):
             with gr.Column(
                 elem_classes=["ll-panel", f"ll-slot-{name.lower()}"], visible=name != "D", min_width=240
@@ -151,21 +181,21 @@ def _slots(methods: list[tuple[str, str]], choice: ModelChoice) -> tuple[list[Sl
                 live.heading(name, "")
                 slots.append(_slot(defaults, methods, choice))
                 live.response(f"c-{name.lower()}", f"Response {name}")
-            columns.append(column)
-    return slots, columns
+            shown.append(column)
+    return slots, shown
 
 
 def _follow_form(
-    choice: ModelChoice, inputs: Sequence[Any], slots_shown: gr.Radio, columns: Sequence[gr.Column],
+    choice: ModelChoice, inputs: Sequence[Any], slots_shown: gr.Radio, shown: Sequence[gr.Column],
     previews: Sequence[gr.HTML],
 ) -> None:  # fmt: skip
     """Shows as many settings as are chosen, and what each makes of positions."""
-    cap, quiet = inputs[COMMON.index("max_new_tokens")], QUIET | {"queue": False}
+    most, quiet = inputs[COMMON.index("max_new_tokens")], QUIET | {"queue": False}
     slots_shown.change(
-        lambda chosen: [gr.update(visible=i < chosen) for i in range(len(NAMES))], [slots_shown], columns, **quiet
+        lambda chosen: [gr.update(visible=i < chosen) for i in range(len(NAMES))], [slots_shown], shown, **quiet
     )
     gr.on(
-        [part.change for part in [choice.model, cap, *inputs[len(COMMON) :]]],
+        [part.change for part in [choice.model, most, *inputs[len(COMMON) :]]],
         _previewer(previews),
         inputs,
         previews,
@@ -177,41 +207,62 @@ def _follow_form(
     )
 
 
-def _comparing(lab: Any, runs: Runs, labels: Mapping[str, str]) -> Callable[..., Iterator[str]]:
-    """The event of the button: the frames of a comparison. labels: of the settings' boxes."""
+def _saving(made: gr.State, store: Store) -> None:
+    """Lets the comparison that was made last be saved."""
+    with gr.Row(elem_classes=["ll-unseen"]):
+        file = gr.DownloadButton("Comparison", visible="hidden", elem_id="c-file")
+    with gr.Row(elem_classes=["ll-files"]):
+        for name in COMPARED:
+            save = gr.Button(f"Save as {name}", size="sm", elem_id=f"c-{name.lower()}", min_width=60)
+            saved = save.click(compared_as(name, store), [made], [file], **QUIET)
+            saved.success(None, None, None, js="() => setTimeout(() => document.querySelector('#c-file').click(), 50)")
 
-    def compare(request: gr.Request, *values: Any) -> Iterator[str]:
+
+def _comparing(lab: Any, runs: Runs, labels: Mapping[str, str]) -> Callable[..., Iterator[list[Any]]]:
+    """The event of the button: the frames of a comparison, and in the end what came of it. labels: of the settings'
+    boxes."""
+
+    def compare(request: gr.Request, *values: Any) -> Iterator[list[Any]]:
         try:
-            chosen, count = _settings(values), int(values[len(COMMON)] or 1)
+            chosen, count = columns.asked(values), int(values[len(COMMON)] or 1)
             seeds.checked(chosen, count)
             with runs.started(request.session_hash, control := Control(), PLACE) as run:
-                yield from lanes.streamed(run, _frames(lab, chosen, run, control, count))
+                views = _views(chosen)
+                made = Comparison([(view.series.name, view.trace) for view in views])
+                for frame in lanes.streamed(run, _frames(lab, views, run, control, count, made.answers)):
+                    yield [frame, made]
         except Exception as error:
-            yield failed("compare", error, "The comparison could not be made", labels)
+            yield [failed("compare", error, "The comparison could not be made", labels), gr.skip()]
 
     return compare
 
 
-def _slot(defaults: dict[str, Any], methods: list[tuple[str, str]], choice: ModelChoice) -> Slot:
+def _slot(defaults: Mapping[str, Any], methods: list[tuple[str, str]], choice: ModelChoice) -> Slot:
     with gr.Row():
-        method = gr.Dropdown(methods, value="none", label="Method", min_width=100)
-        target = gr.Number(100, label="Target or limit", precision=0, minimum=1, min_width=80)
-        landing = setting.control("landing", typed=True, info="0 is off", min_width=60)
+        method = gr.Dropdown(methods, value=_there(defaults["method"], methods), label="Method", min_width=100)
+        target = gr.Number(TARGET, label="Target or limit", precision=0, minimum=1, min_width=80)
+        landing = setting.control("landing", typed=True, value=defaults["landing"], info="0 is off", min_width=60)
+    in_prompt = setting.control("in_prompt", typed=True, value=defaults["in_prompt"])
     with gr.Row():
         pic = gr.Dropdown(
-            controls.offered(controls.pic_options(None)), value=defaults["pic"], label="Compression", min_width=100
+            controls.offered(controls.pic_options(None)), value="none", label="Compression", min_width=100
         )
-        ratio = setting.control("ratio", typed=True, value=defaults["ratio"], min_width=60)
-        window = gr.Number(defaults["window"], label="Λ window", info="0 is off", precision=0, minimum=0, min_width=60)
+        ratio = setting.control("ratio", typed=True, min_width=60)
+        window = gr.Number(0, label="Λ window", info="0 is off", precision=0, minimum=0, min_width=60)
 
     def as_trained(method: Method, name: str, *given: Any) -> list[Any]:
         return controls.as_trained(method, name, given)
 
     method.input(as_trained, [method, choice.model, pic, ratio], [pic, ratio], concurrency_limit=None, **QUIET)
     with gr.Row():
-        seed = setting.control("seed", typed=True, maximum=2**32 - seeds.MOST, min_width=80)
+        seed = setting.control("seed", typed=True, min_width=80)
         temperature = setting.control("temperature", typed=True, step=0.1, min_width=90)
-    return Slot(method, target, landing, pic, ratio, window, seed, temperature)
+    return Slot(method, target, landing, in_prompt, pic, ratio, window, seed, temperature)
+
+
+def _there(method: Method, methods: Sequence[tuple[str, str]]) -> Method:
+    """A method, or the one that needs no adapter where the model lacks its own."""
+    return method if any(value == method for _, value in methods) else "none"
 
 
 def _follow(
@@ -253,10 +304,10 @@ def _kept(method: Method, name: str, choices: Sequence[tuple[str, str]]) -> list
 
 
 def _frames(
-    lab: Any, chosen: Sequence[RunSettings], run: Run, control: Control, count: int
+    lab: Any, views: list[View], run: Run, control: Control, count: int, answers: list[Answers]
 ) -> Iterator[Frame]:
-    """The texts, the charts and what is going on, until all settings ran or a stop; then so many answers of each."""
-    views = _views(chosen)
+    """The texts, the charts and what is going on, until all settings ran or a stop; then so many answers of each, which
+    `answers` keeps."""
     names = [f"text-c-{name.lower()}" for name in NAMES]
 
     def draw(views: Sequence[View], coming: Progress | None, frame: int) -> dict[str, str]:
@@ -266,12 +317,13 @@ def _frames(
         return parts | {"compare": live.fill(**_figures(series, coming)), seeds.CHART: one_each}
 
     last, one_each = Frame({}), encode(seeds.picture([]), run.stream.name)
-    for last in lanes.frames(lab, views, run, [run.control] * len(chosen), names, draw):
+    for last in lanes.frames(lab, views, run, [run.control] * len(views), names, draw):
         yield last
-    ended = [view.series.finish for view in views]
-    if count > 1 and all(one and one.reason not in ("stopped", "error") for one in ended):
-        found = [(view.series.name, view.series.settings, [one]) for view, one in zip(views, ended, strict=True) if one]
-        yield from seeds.frames(lab, found, count, run, control, last)
+    for series in (view.series for view in views):
+        if series.finish and series.finish.reason not in ("stopped", "error"):
+            answers.append((series.name, series.settings, {series.settings.seed: series.finish}))
+    if count > 1 and len(answers) == len(views):
+        yield from seeds.frames(lab, answers, count, run, control, last)
 
 
 def _views(chosen: Sequence[RunSettings]) -> list[View]:
@@ -286,7 +338,7 @@ def _figures(runs: Sequence[RunSeries], coming: Progress | None) -> dict[str, An
     writing = [one.name for one in runs if one.finish is None]
     ended = [(one, one.finish) for one in runs if one.finish]
     speed = sum(one.speed or 0 for one in runs if one.finish is None)
-    done = [1 if one.finish else len(one) / one.settings.max_new_tokens for one in runs]
+    done = [1 if one.finish else _done(one) for one in runs]
     states = {went(finish) for _, finish in ended}
     return {
         "setting": ", ".join(writing) or "–",
@@ -301,30 +353,14 @@ def _figures(runs: Sequence[RunSeries], coming: Progress | None) -> dict[str, An
     }
 
 
+def _done(run: RunSeries) -> float:
+    """The share of what a run is to write, or at most, that is written."""
+    target = run.target[-1] if len(run) else None
+    return min(1.0, len(run) / run.settings.max_new_tokens if target is None else run.produced[-1] / target)
+
+
 def _lowered(words: str) -> str:
     return words[:1].lower() + words[1:]
-
-
-def _settings(values: Sequence[Any]) -> list[RunSettings]:
-    common = dict(zip(COMMON, values, strict=False))
-    _, count, *rest = values[len(COMMON) :]
-    slots = [rest[i * len(OWN) : (i + 1) * len(OWN)] for i in range(int(count))]
-    if any(value is None for value in [*common.values(), *(value for slot in slots for value in slot)]):
-        raise Refused("a number is missing: fill in every box of the settings that are compared")
-    return [settings_of(common | _own(dict(zip(OWN, slot, strict=True)), common["model"])) for slot in slots]
-
-
-def _own(given: dict[str, Any], name: str) -> dict[str, Any]:
-    """A setting's fields of RunSettings."""
-    method, kept = given["method"], {key: value for key, value in given.items() if key != "target"}
-    aim = methods[method].bound or "target"
-    return kept | {aim: given["target"], "window": given["window"] or None} | _left_alone(method, name)
-
-
-def _left_alone(method: Method, name: str) -> dict[str, int]:
-    """Initial and recent tokens that dynamic compression leaves alone: few, since answers are short, or as trained."""
-    found = controls.trained_positions(method, name)
-    return {"initial": found.initial, "recent": found.recent} if found else {"recent": 64}
 
 
 def _previewer(previews: Sequence[gr.HTML]) -> Callable[..., Any]:
@@ -332,29 +368,9 @@ def _previewer(previews: Sequence[gr.HTML]) -> Callable[..., Any]:
         chosen = [*values]
         chosen[COMMON.index("prompt")] = "…"
         try:
-            runs = [view.series for view in _views(_settings(chosen))]
+            runs = [view.series for view in _views(columns.asked(chosen))]
         except ValueError:
             return gr.skip()
         return dict(zip(previews, charts.previews(PLACE, runs), strict=True))
 
     return preview
-
-
-def describe(settings: RunSettings) -> str:
-    """A setting in a few words."""
-    words = [] if settings.method == "none" else [methods[settings.method].label]
-    if settings.steered:
-        goal = settings.goal if settings.unit == "tokens" else counted(settings.goal, settings.unit)
-        words = [f"{words[0]} {goal}"]
-        if settings.lands:
-            words.append(f"landing {settings.landing}")
-        if settings.in_prompt:
-            words.append("asked too")
-    policy = policies[settings.pic]
-    if policy.name != "none" and not ("ratio" in policy.heeds() and settings.ratio == 1):
-        ratio = f" × {settings.ratio:g}" if "ratio" in policy.heeds() else ""
-        kept = f", recent {settings.recent:,}" if "recent" in policy.heeds() else ""
-        words.append(f"{policy.label}{ratio}{kept}")
-    if settings.window is not None:
-        words.append(f"Λ {settings.window:,}")
-    return ", ".join(words) or "plain"

@@ -11,7 +11,7 @@ from typing import Any, Final
 import gradio as gr
 import orjson
 
-from app import charts, controls, live, model, plans, setting, toasts
+from app import charts, controls, live, model, plans, setting, toasts, veil
 from app.buttons import QUIET, Buttons
 from app.frames import Frame
 from app.lessons import lessons
@@ -57,6 +57,8 @@ GO = "#l-go"
 ASKED = ("source", "own", "length", "window", "sinks", "ratio", "then", "depth", "policies")
 # Of these, what tells how long it takes.
 ESTIMATED = ("length", "window", "sinks", "ratio", "policies")
+# A text of one's own, and a place for a number, count where they are asked for.
+SHOWS = f"(name, form) => name === 'own' ? form.source === '{OWN}' : name !== 'depth' || form.then === '{NUMBER}'"
 # What the charts show before a text is read.
 NOTHING_READ = (RunSeries(RunSettings(prompt="…"), "Plain", to_read=1),)
 
@@ -96,6 +98,7 @@ def build(lab: Any, runs: Runs, opens: Callable[..., Any]) -> tuple[dict[str, An
     form = dict(zip((*ASKED, *model.NAMES), inputs, strict=True))
     with first:
         buttons.resting = _examples(Stage(form, "far", GO))
+    veil.follows(PLACE, form, buttons.go, SHOWS)
     buttons.starts(runs, start, inputs, [stream], queue, "long")
     buttons.shares(form)
     return form, Place(stream, buttons)

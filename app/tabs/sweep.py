@@ -11,7 +11,7 @@ from typing import Any, Final
 import gradio as gr
 import orjson
 
-from app import controls, lanes, live, model, plans, setting, swept, toasts
+from app import controls, lanes, live, model, plans, setting, swept, toasts, veil
 from app.buttons import QUIET, Buttons
 from app.charts.base import encode
 from app.frames import Frame
@@ -73,6 +73,7 @@ def build(
         return {form["methods"]: gr.update(choices=there, value=names)}
 
     choice.tells(lab, opens, methods, [form["methods"]], [form["methods"]])
+    veil.follows(PLACE, form, buttons.go, "(name, form) => name !== 'typed' || !form.given")
     buttons.starts(runs, _sweeping(lab, runs), inputs, [stream], queue, PLACE)
     buttons.shares(form)
     return form, Place(stream, buttons)

@@ -54,7 +54,7 @@ function move(plot, data) {
   const { _fullData: traces, _fullLayout: layout } = plot;
   const round = (value) => Math.round(value * 100) / 100;
   return data.every((trace, i) => {
-    if (trace.type === "box") return false;
+    if (["box", "bar"].includes(trace.type)) return false;
     if (!trace.x || trace.x[0] === null) return true;
     const group = plot.querySelector(`.trace${traces[i].uid}`);
     const [across, up] = [layout[traces[i].xaxis.replace("x", "xaxis")], layout[traces[i].yaxis.replace("y", "yaxis")]];

@@ -14,7 +14,7 @@ const ATTRIBUTES = ["placeholder", "title", "aria-label", "alt", "aria-valuetext
 // Where the script was taken from, and with it the dictionaries.
 const TAKEN_FROM = document.currentScript?.src;
 // What style.css says itself.
-const STYLED = ["--ll-says-empty", "--ll-says-veiled-try", "--ll-says-veiled"];
+const STYLED = ["--ll-says-empty", "--ll-says-veiled-try", "--ll-says-veiled", "--ll-says-veiled-here"];
 const WATCHED = { subtree: true, childList: true, characterData: true, attributeFilter: ATTRIBUTES };
 const known = new WeakMap();
 let wished = ENGLISH, spoken = ENGLISH, inLanguage = (words) => words, hearing = null;

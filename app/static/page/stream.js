@@ -23,16 +23,18 @@ function begins(running, texts) {
   if (heard && writes !== before) heard.textContent = writes ? "Writing began." : "";
 }
 // Hands out frames: one that Gradio brings, or those of the stream it names, until it brings the last one.
-function stream(props, watch) {
+function stream(element, props, watch) {
   let source = null, following = "";
   function hand({ parts, texts, running }) {
     underway = running;
+    formShown(placeOf(element), parts);
     begins(running, texts);
     for (const [name, value] of Object.entries({ ...texts, ...parts })) deliver(name, value, running);
   }
   function receive() {
     const value = reduced(props.value), before = following;
     following = value?.follow ?? "";
+    if (following) formMade(placeOf(element));
     // What the page opens with is not the end of a run that went on before.
     if (before || following) stored("sessionStorage", UNDER_WAY, following);
     open();

@@ -1,4 +1,4 @@
-"""What the page keeps in the visitor's browser, and gives back when it is opened anew: its forms and the last run.
+"""What the page keeps in the visitor's browser, and gives back when it is opened anew: its forms and the last runs.
 
 The server keeps nothing for it, so it outlives a restart, and a visitor's text stays with them. What comes back may be
 anything: it passes the form's own ranges and choices, and a run what a loaded file passes.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import hashlib
 import json
 import logging
 import math
@@ -18,7 +19,7 @@ from typing import Any
 import gradio as gr
 from pydantic import TypeAdapter, ValidationError
 
-from app import conversation
+from app import conversation, live
 from app.buttons import QUIET
 from app.series import PastRun
 from app.view import PAST_KEPT
@@ -95,14 +96,22 @@ def _among(value: Any, choices: Sequence[Any]) -> bool:
     return any(type(value) is type(each) and value == each for each in choices)
 
 
+def frames(place: str, figures: str) -> dict[str, Any]:
+    """How the browser keeps the last frame of a place's last run, of MAX_BYTES at most, and shows it again without the
+    server. figures: the name of those that say where it is too large. Another version of the page cannot draw it."""
+    version = hashlib.sha256(live.script().encode()).hexdigest()[:12]
+    return {"place": place, "figures": figures, "most": MAX_BYTES, "version": version}
+
+
 def packed(trace: Trace | None, past: Sequence[PastRun]) -> str:
     """A run as the browser keeps it; a trace of more than MAX_BYTES is left out."""
     try:
         data = gzip.compress(trace.to_json().encode(), 6, mtime=0) if trace else b""
     except TraceError:
         data = b""
-    run = base64.b64encode(data).decode() if len(data) <= MAX_BYTES else ""
-    return json.dumps({"trace": run, "past": [asdict(each) for each in past]})
+    large = trace is not None and not 0 < len(data) <= MAX_BYTES
+    run = "" if large else base64.b64encode(data).decode()
+    return json.dumps({"trace": run, "past": [asdict(each) for each in past], "large": large})
 
 
 def unpacked(text: str) -> tuple[Trace | None, list[PastRun]]:

@@ -229,7 +229,7 @@ def _keeping(demo: Page, parts: generate.Parts, forms: kept.Forms) -> None:
         ended(None, None, None, js="() => LengthLab.keeps()", **QUIET)
     run = gr.Textbox(visible="hidden")
     shown = parts.trace.change(kept.packed, [parts.trace, parts.past], [run], concurrency_limit=None, **QUIET)
-    shown.success(None, [run], None, js="(run) => LengthLab.keepRun(run)", **QUIET)
+    shown.success(None, [run], None, js="(run) => LengthLab.keepRun(run, 'run')", **QUIET)
     kept.opens(demo.load, "keptRun()", generate.shown_again, [parts.trace, parts.past, parts.stream])
     # A server that has begun anew knows nothing of the run that the page still shows.
     again = gr.Button(visible="hidden", elem_id="hand-over")

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import gradio as gr
 
-from app import charts, controls, lanes, live, model, seeds, setting, toasts
+from app import charts, controls, kept, lanes, live, model, seeds, setting, toasts
 from app.buttons import QUIET, Buttons
 from app.charts.base import encode
 from app.controls import Form
@@ -86,7 +86,7 @@ def build(
     with gr.Row(elem_classes=["ll-grid", "ll-large"]):
         opening = [view.series for view in _views(_settings([part.value for part in inputs]))]
         previews = live.charts(PLACE, opening)
-    stream = live.stream(Frame(charts.parts(PLACE, opening)))
+    stream = live.stream(Frame(charts.parts(PLACE, opening)), kept.frames(PLACE, "compare"))
 
     _follow_form(choice, inputs, slots_shown, columns, previews)
     _follow(choice, lab, adapters, slots, opens)

@@ -36,7 +36,7 @@ STYLES = tuple(STATIC / f"{name}.css" for name in ("style", "sight", "sweep", "s
 # In this order: a part may use at once what those before it define.
 PARTS = (
     "loading", "palette", "stream", "drawing", "chart", "table", "response", "clipboard", "figures", "sight", "choice",
-    "waiting", "coming", "conversation", "runway", "lesson", "scene", "embed", "present", "measurements",
+    "waiting", "coming", "conversation", "branches", "runway", "lesson", "scene", "embed", "present", "measurements",
     "base", "theme", "address", "tabs", "kept", "finished", "dictionary", "language",
 )
 # What the components and the page's events call.
@@ -45,7 +45,7 @@ NAMES = (
     "gone", "refused", "setTheme", "keptTheme", "share", "veil", "tabs", "keep", "keeps", "keptForms", "keepRun",
     "keptRun", "underWay", "saveTexts", "runway", "lesson", "runLesson", "asksFor", "present", "embed", "embeds",
     "measurements", "presses", "conversation", "speak", "speaks", "titled", "worded", "shareForm", "sweeps",
-    "coming",
+    "coming", "branches",
 )
 # The least target that the flag of a runway can be moved to.
 LEAST = 5
@@ -183,6 +183,16 @@ def lesson(lessons: Sequence[dict[str, Any]]) -> gr.HTML:
 <div class="ll-steps"></div></aside>"""
     script = "LengthLab.lesson(element, props, trigger) // 'input'"
     return _html(template, script, "", "lesson", lessons=list(lessons))
+
+
+def branches() -> gr.HTML:
+    """Answers that branch from one another, of which one can be chosen to be shown; out of sight while there are none.
+    Its value is what `app.branches.shown` makes."""
+    template = """
+<fieldset class="ll-branches" hidden><legend>Branches</legend>
+<p class="ll-hint">Choose a token of the answer, and another in its place, to go on from there.</p><ul></ul>
+</fieldset>"""
+    return _html(template, "LengthLab.branches(element, props, trigger, watch) // 'input'", "", "branches")
 
 
 # The screen that plays scenes, over the whole page.

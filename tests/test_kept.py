@@ -559,16 +559,16 @@ def serving(lab, port: int) -> lab_page.Page:  # noqa: F811
 
 def test_a_run_comes_back_as_it_was_kept():
     trace = Trace.load(PRESETS[0].file)
-    again, past = kept.unpacked(kept.packed(trace, PAST))
-    assert again is not None and again.to_json() == trace.to_json() and past == PAST
-    assert kept.unpacked(kept.packed(None, PAST)) == (None, PAST)
+    again, past, tree = kept.unpacked(kept.packed(trace, PAST, {}))
+    assert again is not None and again.to_json() == trace.to_json() and past == PAST and tree == {}
+    assert kept.unpacked(kept.packed(None, PAST, {})) == (None, PAST, {})
 
 
 def test_a_run_that_is_too_large_is_left_out(monkeypatch):
-    assert not json.loads(kept.packed(Trace.load(PRESETS[0].file), PAST))["large"]
+    assert not json.loads(kept.packed(Trace.load(PRESETS[0].file), PAST, {}))["large"]
     monkeypatch.setattr(kept, "MAX_BYTES", 1000)
-    text = kept.packed(Trace.load(PRESETS[0].file), PAST)
-    assert kept.unpacked(text) == (None, PAST) and json.loads(text)["large"]
+    text = kept.packed(Trace.load(PRESETS[0].file), PAST, {})
+    assert kept.unpacked(text) == (None, PAST, {}) and json.loads(text)["large"]
 
 
 @pytest.mark.parametrize(
@@ -576,7 +576,7 @@ def test_a_run_that_is_too_large_is_left_out(monkeypatch):
              '{"trace": "aGFsbG8=", "past": []}', '{"trace": "", "past": [{"label": 1}]}']
 )  # fmt: skip
 def test_a_run_that_is_none_is_left_out(text):
-    assert kept.unpacked(text) == (None, [])
+    assert kept.unpacked(text) == (None, [], {})
 
 
 @pytest.mark.parametrize(

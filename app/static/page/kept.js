@@ -84,5 +84,5 @@ function keepRun(run, figures) {
 // A link asks for a run of its own; those before it are remembered none the less.
 async function keptRun() {
   const run = await Promise.resolve().then(() => store("readonly", (runs) => runs.get(LAST))).catch(() => null);
-  return !run ? "" : byLink() ? JSON.stringify({ ...JSON.parse(run), trace: "" }) : run;
+  return !run ? "" : byLink() ? JSON.stringify({ ...JSON.parse(run), trace: "", tree: [] }) : run;
 }

@@ -45,8 +45,8 @@ class Frame:
         """
         parts = ",".join(f'"{name}":{value}' for name, value in self.parts.items())
         tails = {name: (known := (seen or {}).get(name, 0), text[known:]) for name, text in self.texts.items()}
-        flags = orjson.dumps({"number": self.number, "running": self.running, "whole": self.whole}).decode()
-        return f'{flags[:-1]},"texts":{orjson.dumps(tails).decode()},"parts":{{{parts}}}}}'
+        head = {"number": self.number, "running": self.running} | ({"whole": True} if self.whole else {})
+        return f'{orjson.dumps(head).decode()[:-1]},"texts":{orjson.dumps(tails).decode()},"parts":{{{parts}}}}}'
 
 
 class Stream:

@@ -1,30 +1,53 @@
-"""Branches: a run that goes on from one of its tokens with another in that token's place."""
+"""Branches: a run that goes on from one of its tokens with another in that token's place, and the tree of them."""
 
 from __future__ import annotations
 
+import base64
+import gzip
+import io
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
-
-import gradio as gr
 
 from backend.record.trace import Trace
 from backend.refused import Refused
 from backend.settings import RunSettings
 from backend.steps import Resumed, Step, Written
 
-# The answer that the first branch left, and how many are kept.
-WHOLE, KEPT = "As it was written", 8
-# Answers that branch from one another, by what the page calls them.
-Tree = dict[str, Trace]
+# What the page calls the answer that the first branch left, and how many a tree keeps.
+WHOLE, KEPT = "As it was written", 16
+# Of a tree that a browser hands over, unpacked: several times what one has that the browser may keep.
+MOST_BYTES = 16 * 2**20
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """One of a tree. left: the name of the answer that it left, None of the first; shared: so many of that one's steps
+    it begins with."""
+
+    trace: Trace
+    left: str | None = None
+    shared: int = 0
+
+    @cached_property
+    def packed(self) -> str:
+        """What it has beyond the answer that it left, as a run of its own. TraceError where that cannot be saved."""
+        rest = replace(self.trace, steps=_moved(self.trace.steps[self.shared :], -self.shared))
+        return base64.b64encode(gzip.compress(rest.to_json().encode(), 6, mtime=0)).decode()
+
+
+# Answers that branch from one another, by what the page calls them; each stands after the one that it left.
+Tree = dict[str, Answer]
 
 
 @dataclass(frozen=True)
 class Branch:
-    """settings: of the run that goes on, at the target that was in force. before: the steps that it keeps. then: the
-    token that a person chose to follow; words: what it says."""
+    """left: the answer from which it goes on. settings: of the run, at the target that was in force. before: the steps
+    that it keeps. then: the token that a person chose to follow; words: what it says."""
 
+    left: Trace
     settings: RunSettings
     before: Sequence[Step]
     then: int
@@ -43,7 +66,7 @@ class Branch:
         settings, aim = trace.settings, step.wanted
         if aim is not None and settings.bound and aim != settings.goal:
             settings = settings.model_copy(update={settings.bound: aim})
-        return cls(settings, trace.steps[: index - 1], found.token, found.text)
+        return cls(trace, settings, trace.steps[: index - 1], found.token, found.text)
 
     @property
     def resumed(self) -> Resumed:
@@ -58,26 +81,81 @@ class Branch:
 
 
 def grown(tree: Tree, branch: Branch | None, trace: Trace) -> Tree:
-    """The tree with one more answer; the oldest branch goes where there are too many."""
+    """The tree with one more answer; of another answer than one of its own, a new one."""
     if branch is None:
-        return tree
+        return {}
+    begun = tree if holds(tree, branch.left) else {WHOLE: Answer(branch.left)}
     name, number = branch.name, 2
-    while name in tree:
+    while name in begun:
         name, number = f"{branch.name} ({number})", number + 1
-    oldest = list(tree)[1:2] if len(tree) >= KEPT else []
-    return {each: one for each, one in tree.items() if each not in oldest} | {name: trace}
+    tree = begun | {name: Answer(trace, named(begun, branch.left), len(branch.before))}
+    return without(tree, list(tree)[1]) if len(tree) > KEPT else tree
 
 
-def branches_of(tree: Tree) -> Any:
-    """An update of the radio buttons that show the tree, the newest chosen; out of sight while there is none."""
-    return gr.update(choices=list(tree), value=next(reversed(tree), None), visible=len(tree) > 1)
+def without(tree: Tree, name: str) -> Tree:
+    """The tree without a branch; those that left it hang on the answer that it left itself."""
+    gone = tree[name]
+
+    def hung(answer: Answer) -> Answer:
+        if answer.left != name:
+            return answer
+        return Answer(answer.trace, gone.left, min(answer.shared, gone.shared))
+
+    return {each: hung(answer) for each, answer in tree.items() if each != name}
+
+
+def named(tree: Tree, trace: Trace | None) -> str | None:
+    """The name of an answer; None where it is none of the tree."""
+    return next((name for name, answer in tree.items() if answer.trace is trace), None)
 
 
 def holds(tree: Tree, trace: Trace | None) -> bool:
     """Whether an answer is one of the tree."""
-    return any(trace is one for one in tree.values())
+    return named(tree, trace) is not None
 
 
-def stands(trace: Trace | None, tree: Tree) -> Any:
-    """An update of the same buttons, which stand below one of their answers alone."""
-    return gr.skip() if holds(tree, trace) else gr.update(visible=False)
+def shown(tree: Tree, trace: Trace | None) -> str:
+    """The value of `live.branches`: the tree, and the answer that is shown; "" below an answer that is none of it."""
+    if (name := named(tree, trace)) is None:
+        return ""
+    return json.dumps({"answers": [[each, answer.left] for each, answer in tree.items()], "shown": name})
+
+
+def chosen(tree: Tree, value: str) -> Trace | None:
+    """The answer that a value of `live.branches` shows; None where the tree has it no more."""
+    answer = tree.get(json.loads(value)["shown"])
+    return answer.trace if answer else None
+
+
+def packed(tree: Tree, trace: Trace | None, most: int) -> list[list[Any]]:
+    """The tree of an answer as the browser keeps it, in `most` signs: the oldest others are left out where it has more.
+    Nothing where the answer itself is none of it, or too large. TraceError where one cannot be saved."""
+    if not holds(tree, trace):
+        return []
+    while sum(len(answer.packed) for answer in tree.values()) > most:
+        spare = [name for name, answer in [*tree.items()][1:] if answer.trace is not trace]
+        if not spare:
+            return []
+        tree = without(tree, spare[0])
+    return [[name, answer.left, answer.shared, answer.packed] for name, answer in tree.items()]
+
+
+def unpacked(rows: Sequence[Sequence[Any]]) -> Tree:
+    """The inverse of `packed`. ValueError, TypeError, LookupError, OSError or EOFError where the rows are none."""
+    tree: Tree = {}
+    room = MOST_BYTES
+    for name, left, shared, rest in rows[:KEPT]:
+        data = gzip.GzipFile(fileobj=io.BytesIO(base64.b64decode(rest))).read(room + 1)
+        room -= len(data)
+        if room < 0:
+            raise ValueError("a tree of answers is too large")
+        trace = Trace.load(data)
+        if left is not None:
+            trace.steps = [*tree[left].trace.steps[: int(shared)], *_moved(trace.steps, int(shared))]
+        tree[name] = Answer(trace, left, int(shared))
+    return tree
+
+
+def _moved(steps: Sequence[Step], by: int) -> list[Step]:
+    """Steps under other numbers."""
+    return [replace(step, index=step.index + by) for step in steps]

@@ -29,12 +29,14 @@ class Frame:
 
     running: more frames will follow.
     number: its own, since Gradio does not hand the page a value that is the same as the one before.
+    whole: a run's last, which shows all of it.
     """
 
     parts: Mapping[str, str]
     texts: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     running: bool = False
     number: int = field(default_factory=count(1).__next__)
+    whole: bool = False
 
     def encode(self, seen: Mapping[str, int] | None = None) -> str:
         """JSON for the page; of each text as [known, more] what comes after the `seen` pieces.
@@ -43,8 +45,8 @@ class Frame:
         """
         parts = ",".join(f'"{name}":{value}' for name, value in self.parts.items())
         tails = {name: (known := (seen or {}).get(name, 0), text[known:]) for name, text in self.texts.items()}
-        head = f'"number":{self.number},"running":{str(self.running).lower()}'
-        return f'{{{head},"texts":{orjson.dumps(tails).decode()},"parts":{{{parts}}}}}'
+        head = {"number": self.number, "running": self.running} | ({"whole": True} if self.whole else {})
+        return f'{orjson.dumps(head).decode()[:-1]},"texts":{orjson.dumps(tails).decode()},"parts":{{{parts}}}}}'
 
 
 class Stream:

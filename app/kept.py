@@ -1,4 +1,4 @@
-"""What the page keeps in the visitor's browser, and gives back when it is opened anew: its forms and the last run.
+"""What the page keeps in the visitor's browser, and gives back when it is opened anew: its forms and the last runs.
 
 The server keeps nothing for it, so it outlives a restart, and a visitor's text stays with them. What comes back may be
 anything: it passes the form's own ranges and choices, and a run what a loaded file passes.
@@ -7,18 +7,20 @@ anything: it passes the form's own ranges and choices, and a run what a loaded f
 from __future__ import annotations
 
 import base64
-import gzip
+import hashlib
 import json
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
 import gradio as gr
 from pydantic import TypeAdapter, ValidationError
 
-from app import conversation
+from app import branches, conversation, live
+from app.branches import Answer, Tree
 from app.buttons import QUIET
 from app.series import PastRun
 from app.view import PAST_KEPT
@@ -95,25 +97,40 @@ def _among(value: Any, choices: Sequence[Any]) -> bool:
     return any(type(value) is type(each) and value == each for each in choices)
 
 
-def packed(trace: Trace | None, past: Sequence[PastRun]) -> str:
-    """A run as the browser keeps it; a trace of more than MAX_BYTES is left out."""
-    try:
-        data = gzip.compress(trace.to_json().encode(), 6, mtime=0) if trace else b""
-    except TraceError:
-        data = b""
-    run = base64.b64encode(data).decode() if len(data) <= MAX_BYTES else ""
-    return json.dumps({"trace": run, "past": [asdict(each) for each in past]})
+def frames(place: str, figures: str) -> dict[str, Any]:
+    """How the browser keeps the last frame of a place's last run, of MAX_BYTES at most, and shows it again without the
+    server. figures: the name of those that say where it is too large. Another version of the page cannot draw it."""
+    version = hashlib.sha256(live.script().encode()).hexdigest()[:12]
+    return {"place": place, "figures": figures, "most": MAX_BYTES, "version": version}
 
 
-def unpacked(text: str) -> tuple[Trace | None, list[PastRun]]:
+def packed(trace: Trace | None, past: Sequence[PastRun], tree: Tree) -> str:
+    """A run as the browser keeps it: in its tree, where it stands in one that fits in MAX_BYTES with it, else alone. A
+    trace of more than that is left out."""
+    run, rows, signs = "", [], MAX_BYTES * 4 // 3
+    with suppress(TraceError):
+        rows = branches.packed(tree, trace, signs)
+    with suppress(TraceError):
+        run = Answer(trace).packed if trace and not rows else ""
+    large = len(run) > signs or (trace is not None and not run and not rows)
+    return json.dumps({
+        "trace": "" if large else run, "past": [asdict(each) for each in past], "large": large,
+        "tree": rows, "shown": branches.named(tree, trace) if rows else "",
+    })  # fmt: skip
+
+
+def unpacked(text: str) -> tuple[Trace | None, list[PastRun], Tree]:
     """The inverse of `packed`, of whatever the browser hands over: what is damaged is left out."""
     try:
         run = json.loads(text)
         data, past = base64.b64decode(run["trace"]), _PAST.validate_python(run["past"])[-PAST_KEPT:]
-        return (Trace.load(data) if data and len(data) <= MAX_BYTES else None), past
-    except (ValueError, LookupError, TypeError, ValidationError) as error:
+        if rows := run.get("tree"):
+            tree = branches.unpacked(rows)
+            return tree[run["shown"]].trace, past, tree
+        return (Trace.load(data) if data and len(data) <= MAX_BYTES else None), past, {}
+    except (ValueError, LookupError, TypeError, OSError, EOFError, ValidationError) as error:
         log.info("what a browser kept of a run is left out: %s", error)
-        return None, []
+        return None, [], {}
 
 
 def opens(load: Callable[..., Any], js: str, fn: Callable[..., Any], outputs: Sequence[Any]) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from html import escape
 from pathlib import Path
@@ -36,8 +36,8 @@ STYLES = tuple(STATIC / f"{name}.css" for name in ("style", "sight", "sweep", "s
 # In this order: a part may use at once what those before it define.
 PARTS = (
     "loading", "palette", "stream", "drawing", "chart", "table", "response", "clipboard", "figures", "sight", "choice",
-    "waiting", "coming", "conversation", "runway", "lesson", "scene", "embed", "present", "measurements", "base",
-    "theme", "address", "tabs", "kept", "made", "dictionary", "language",
+    "waiting", "coming", "conversation", "branches", "runway", "lesson", "scene", "embed", "present", "measurements",
+    "base", "theme", "address", "tabs", "kept", "made", "finished", "dictionary", "language",
 )
 # What the components and the page's events call.
 NAMES = (
@@ -45,7 +45,7 @@ NAMES = (
     "gone", "refused", "setTheme", "keptTheme", "share", "veil", "tabs", "keep", "keeps", "keptForms", "keepRun",
     "keptRun", "underWay", "saveTexts", "runway", "lesson", "runLesson", "asksFor", "present", "embed", "embeds",
     "measurements", "presses", "conversation", "speak", "speaks", "titled", "worded", "shareForm", "sweeps",
-    "coming", "formAsks", "formPressed",
+    "coming", "branches", "formAsks", "formPressed",
 )
 # The least target that the flag of a runway can be moved to.
 LEAST = 5
@@ -125,7 +125,9 @@ def figures(name: str, fields: Sequence[tuple[str, str]]) -> gr.HTML:
     )
     template = f"""
 <section class="ll-figures" data-name="{escape(name)}"><dl>{boxes}</dl><div class="ll-progress"><i></i></div>
-<p class="ll-message" role="status" aria-live="polite"></p></section>"""
+<p class="ll-message" role="status" aria-live="polite"></p>
+<p class="ll-unkept" role="status"><span hidden>This run is too large to be kept: after a reload it is gone.</span></p>
+</section>"""
     return _html(template, "LengthLab.figures(element, props, watch)", None, f"figures-{name}")
 
 
@@ -185,6 +187,16 @@ def lesson(lessons: Sequence[dict[str, Any]]) -> gr.HTML:
     return _html(template, script, "", "lesson", lessons=list(lessons))
 
 
+def branches() -> gr.HTML:
+    """Answers that branch from one another, of which one can be chosen to be shown; out of sight while there are none.
+    Its value is what `app.branches.shown` makes."""
+    template = """
+<fieldset class="ll-branches" hidden><legend>Branches</legend>
+<p class="ll-hint">Choose a token of the answer, and another in its place, to go on from there.</p><ul></ul>
+</fieldset>"""
+    return _html(template, "LengthLab.branches(element, props, trigger, watch) // 'input'", "", "branches")
+
+
 # The screen that plays scenes, over the whole page.
 SCREEN = """
 <dialog class="ll-present" aria-labelledby="present-title" tabindex="-1">
@@ -223,11 +235,13 @@ def inline(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
 
 
-def stream(frame: Frame | None = None) -> gr.HTML:
+def stream(frame: Frame | None = None, keeps: Mapping[str, Any] | None = None) -> gr.HTML:
     """Out of sight: hands frames to the charts, figures and texts they name. Its value is an encoded frame, or the
-    invitation to a stream of them."""
+    invitation to a stream of them. keeps: how the browser keeps the last run, as `app.kept.frames` says it."""
     value = frame.encode() if frame else None
-    return _html("<i></i>", "LengthLab.stream(element, props, watch)", value, None, classes=["ll-unseen"])
+    # Properties of its own would be lost where something else is changed before its tab is opened.
+    script = f"LengthLab.stream(element, props, watch, {inline(dict(keeps or {}))})"
+    return _html("<i></i>", script, value, None, classes=["ll-unseen"])
 
 
 def choice(name: str, title: str, options: list[dict[str, str]], value: str, **kwargs: Any) -> gr.HTML:

@@ -35,8 +35,12 @@ class Orphan(NamedTuple):
     @property
     def view(self) -> View | None:
         """What was written; None where that has no trace, or one too large to keep."""
-        trace, past = kept.unpacked(self.run)
-        return View.of(trace, past) if trace else None
+        trace, past, tree = kept.unpacked(self.run)
+        if trace is None:
+            return None
+        view = View.of(trace, past)
+        view.tree = tree
+        return view
 
 
 class Orphans:
@@ -55,7 +59,8 @@ class Orphans:
         """Keeps what a run wrote that was lost."""
         if not run.last:
             return
-        packed = kept.packed(run.view.trace, run.view.series.past) if run.view else kept.packed(None, [])
+        view = run.view
+        packed = kept.packed(view.trace, view.series.past, view.tree) if view else kept.packed(None, [], {})
         orphan = Orphan(run.place, gzip.compress(run.last.encode(), 6), packed, time.monotonic())
         with self._lock:
             self._kept[run.stream.name] = orphan

@@ -228,12 +228,13 @@ def _keeping(demo: Page, parts: generate.Parts, forms: kept.Forms) -> None:
     for ended in (opened.then, opened.failure):
         ended(None, None, None, js="() => LengthLab.keeps()", **QUIET)
     run = gr.Textbox(visible="hidden")
-    shown = parts.trace.change(kept.packed, [parts.trace, parts.past], [run], concurrency_limit=None, **QUIET)
-    shown.success(None, [run], None, js="(run) => LengthLab.keepRun(run)", **QUIET)
-    kept.opens(demo.load, "keptRun()", generate.shown_again, [parts.trace, parts.past, parts.stream])
+    made = [parts.trace, parts.past, parts.kept]
+    shown = parts.trace.change(kept.packed, made, [run], concurrency_limit=None, **QUIET)
+    shown.success(None, [run], None, js="(run) => LengthLab.keepRun(run, 'run')", **QUIET)
+    kept.opens(demo.load, "keptRun()", generate.shown_again, [*parts.left, parts.stream])
     # A server that has begun anew knows nothing of the run that the page still shows.
     again = gr.Button(visible="hidden", elem_id="hand-over")
-    kept.opens(again.click, "keptRun()", lambda text: generate.shown_again(text)[:2], [parts.trace, parts.past])
+    kept.opens(again.click, "keptRun()", lambda text: generate.shown_again(text)[:-1], parts.left)
 
 
 def _taking_up(demo: Page, runs: Runs, orphans: Orphans, places: Mapping[str, Place]) -> None:

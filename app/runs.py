@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar
 
@@ -130,7 +130,7 @@ class Run:
 
     def ends(self, frame: Frame) -> str:
         """Its last frame, for whoever reads it now or takes it up."""
-        self.last = frame.encode()
+        self.last = replace(frame, whole=True).encode()
         return self.last
 
     async def ended(self, most: float) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from app import live, text, toasts
-from app.branches import Branch
+from app.branches import Branch, Tree
 from app.charts import shown
 from app.charts.base import encode
 from app.charts.drawing import signed
@@ -52,6 +52,8 @@ class View:
     def __init__(self, settings: RunSettings, past: Sequence[PastRun] = (), name: str = "", words: str = "") -> None:
         self.series = RunSeries(settings, name, words, past=past)
         self.trace = Trace(settings)
+        # The answers that it stands among, once it has ended.
+        self.tree: Tree = {}
         self.progress: Progress | None = None
         self.frames = 0
         self._text: tuple[Any, ...] = ()
@@ -175,6 +177,10 @@ class View:
         )
         past = PastRun(label, settings.unit, len(series), series.produced[-1], settings.missed(series.error))
         return [*series.past, past][-PAST_KEPT:]
+
+    def leaves(self) -> list[Any]:
+        """What the visitor's next run knows of this one: the earlier runs, its trace, and the answers around it."""
+        return [self.remembered(), self.trace, self.tree]
 
 
 def follow(

@@ -10,10 +10,11 @@ from io import StringIO
 
 import pytest
 from playwright.sync_api import expect
+from stored import LAST
 from test_app_browser import address, demo, held, lab, runs, visit  # noqa: F401
 
-from app import branches
-from app.branches import KEPT, WHOLE, Branch, branches_of, grown, stands
+from app import branches, kept
+from app.branches import KEPT, WHOLE, Answer, Branch, Tree, chosen, grown, named, shown
 from backend import Lab, RunSettings, Step
 from backend.inference.control import Control
 from backend.models.pool import Models
@@ -121,6 +122,13 @@ def test_a_branch_lands_by_itself(engine):
         assert finish.own_end and final(finish.text) and abs(finish.error) <= tolerance(40, "tokens")
 
 
+def test_a_branch_of_a_branch_can_be_saved_however_long_the_first_took(engine, whole):
+    first = leaving(whole, 4)
+    late = Resumed(first.resumed.written, 1000.0, then=first.then)
+    finish = made(engine, first.settings, resumed=late).finish
+    assert 0 <= finish.prefill_seconds < 1000 <= finish.decode_seconds
+
+
 def test_a_branch_keeps_the_target_that_was_in_force(engine):
     asked = RunSettings(**ASKED.model_dump() | {"method": "ldpe", "target": 13})
     control, trace = Control(), Trace(asked)
@@ -171,16 +179,93 @@ def test_a_chosen_token_is_due_until_it_is_written_wherever_the_run_goes_on(whol
     assert run.goes_on().then is None and [each.token for each in run.goes_on().written] == [5, 7]
 
 
+def leaving(answer: Trace, place: int) -> Branch:
+    """A branch that leaves an answer at a token."""
+    return Branch.of(answer, asking(place, other(answer.steps[place - 1]).token))
+
+
+def branched(engine: Lab, branch: Branch) -> Trace:
+    """The answer that goes on from a branch."""
+    trace = Trace(branch.settings, steps=[*branch.before])
+    for event in engine.stream(branch.settings, resumed=branch.resumed):
+        trace.append(event)
+    return trace
+
+
+@pytest.fixture(scope="module")
+def tree(engine, whole) -> Tree:
+    """An answer that two others left, and one that left the first of these."""
+    first = leaving(whole, 4)
+    found = grown({}, first, one := branched(engine, first))
+    for branch in (leaving(whole, 2), leaving(one, 6)):
+        found = grown(found, branch, branched(engine, branch))
+    return found
+
+
+def test_each_branch_knows_the_answer_that_it_left(engine, whole, tree):
+    names = [*tree]
+    assert [(answer.left, answer.shared) for answer in tree.values()] == [
+        (None, 0), (WHOLE, 3), (WHOLE, 1), (names[1], 5)
+    ]  # fmt: skip
+    assert all(
+        answer.trace.steps[: answer.shared] == tree[answer.left].trace.steps[: answer.shared]
+        for answer in tree.values() if answer.left
+    )  # fmt: skip
+    newest = tree[names[3]].trace
+    value = json.loads(shown(tree, newest))
+    assert value == {"answers": [[name, answer.left] for name, answer in tree.items()], "shown": names[3]}
+    assert chosen(tree, json.dumps({"shown": WHOLE})) is whole and chosen(tree, json.dumps({"shown": "none"})) is None
+    # Below another answer there is no tree, and a branch of that one begins another.
+    assert shown(tree, Trace(ASKED)) == "" and grown(tree, None, whole) == {}
+    again = grown(tree, leaving(branched(engine, leaving(whole, 1)), 3), Trace(ASKED))
+    assert [answer.left for answer in again.values()] == [None, WHOLE]
+
+
 def test_branches_are_named_apart_and_bounded(whole):
-    branch = Branch.of(whole, asking(4, other(whole.steps[3]).token))
-    tree = {WHOLE: whole}
+    branch, found = leaving(whole, 4), {}
     for _ in range(2 * KEPT):
-        newest = Trace(ASKED)
-        tree = grown(tree, branch, newest)
-    assert len(tree) == KEPT and next(iter(tree)) == WHOLE and [*tree.values()][-1] is newest
-    assert branches_of(tree)["visible"] and branches_of(tree)["value"] == [*tree][-1]
-    assert not branches_of({WHOLE: whole})["visible"] and grown({}, None, whole) == {}
-    assert stands(Trace(ASKED), tree) == {"visible": False, "__type__": "update"} and branches.stands(newest, tree)
+        found = grown(found, branch, newest := Trace(ASKED))
+    assert len(found) == KEPT and next(iter(found)) == WHOLE and [*found.values()][-1].trace is newest
+    assert {answer.left for answer in found.values()} == {None, WHOLE}
+
+
+def test_what_left_a_branch_that_goes_hangs_on_what_that_one_left(tree):
+    _, first, _, third = tree
+    rest = branches.without(tree, first)
+    assert first not in rest and (rest[third].left, rest[third].shared) == (WHOLE, 3)
+
+
+def test_a_tree_comes_back_as_it_was_kept(tree):
+    newest = [*tree.values()][-1].trace
+    trace, past, again = kept.unpacked(kept.packed(newest, [], tree))
+    assert [(name, answer.left, answer.shared) for name, answer in again.items()] == [
+        (name, answer.left, answer.shared) for name, answer in tree.items()
+    ]
+    assert [answer.trace.to_json() for answer in again.values()] == [answer.trace.to_json() for answer in tree.values()]
+    assert named(again, trace) == [*tree][-1] and past == []
+    # Another answer is kept alone.
+    assert kept.unpacked(kept.packed(Trace(ASKED), [], tree))[2] == {}
+
+
+def test_of_a_tree_that_is_too_large_the_oldest_branches_are_left_out(tree, monkeypatch):
+    whole = tree[WHOLE].packed
+    rest = Answer(tree[[*tree][3]].trace, WHOLE, 3).packed
+    monkeypatch.setattr(kept, "MAX_BYTES", (len(whole + rest) + 8) * 3 // 4)
+    newest = tree[[*tree][3]].trace
+    trace, _, again = kept.unpacked(kept.packed(newest, [], tree))
+    assert [*again] == [WHOLE, [*tree][3]] and trace.to_json() == newest.to_json()
+    monkeypatch.setattr(kept, "MAX_BYTES", len(whole) * 3 // 4)
+    text = kept.packed(newest, [], tree)
+    assert kept.unpacked(text)[2] == {} and (json.loads(text)["large"] or kept.unpacked(text)[0] is not None)
+
+
+def test_a_tree_that_is_none_is_left_out(tree, monkeypatch):
+    text = json.loads(kept.packed([*tree.values()][-1].trace, [], tree))
+    for rows in ([[1]], [["a", "b", 0, ""]], [["a", None, 0, "!"]], [[[], None, 0, text["tree"][0][3]]], 5, "ab"):
+        assert kept.unpacked(json.dumps(text | {"tree": rows})) == (None, [], {})
+    assert kept.unpacked(json.dumps(text | {"shown": "b"})) == (None, [], {})
+    monkeypatch.setattr(branches, "MOST_BYTES", 1000)
+    assert kept.unpacked(json.dumps(text)) == (None, [], {})
 
 
 def test_a_token_is_chosen_on_the_page_and_both_answers_are_kept(visit):  # noqa: F811
@@ -212,6 +297,27 @@ def test_a_token_is_chosen_on_the_page_and_both_answers_are_kept(visit):  # noqa
     expect(text).to_have_text(before)
     page.locator("#branches label").last.click()
     expect(text).to_have_text(after)
+    # A branch of the branch stands below it.
+    page.locator("#text-run .tok").nth(12).click()
+    page.locator("#text-run .ll-others button:enabled").first.click()
+    expect(page.locator("#branches ul ul ul label")).to_have_count(1)
+    expect(page.locator("#go")).to_be_enabled()
+    third = text.inner_text()
+    names = page.locator("#branches label").all_inner_texts()
+    # Chosen, each shows its answer, and after a reload too.
+    page.wait_for_function(f"async () => JSON.parse(await {LAST}).tree.length === 3")
+    page.reload()
+    expect(page.locator("#branches label")).to_have_count(3)
+    expect(page.locator("#branches ul ul ul input")).to_be_checked()
+    expect(text).to_have_text(third)
+    assert page.locator("#branches label").all_inner_texts() == names
+    page.locator("#branches label").nth(1).click()
+    expect(text).to_have_text(after)
+    page.locator("#branches label").first.click()
+    expect(text).to_have_text(before)
+    # A new run has none.
+    page.click("#go")
+    expect(page.locator("#branches fieldset")).to_be_hidden()
 
 
 def test_only_the_end_is_called_so_whatever_a_token_says_by_itself(monkeypatch):

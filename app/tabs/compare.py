@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import gradio as gr
 
-from app import cap, carried, charts, columns, controls, lanes, live, model, seeds, setting, toasts, veil
+from app import cap, carried, charts, columns, controls, kept, lanes, live, model, seeds, setting, toasts, veil
 from app.buttons import QUIET, Buttons
 from app.charts.base import encode
 from app.columns import BOXES, COMMON, NAMES, OWN, describe
@@ -94,7 +94,7 @@ def build(
     with gr.Row(elem_classes=["ll-grid", "ll-large"]):
         opening = [view.series for view in _views(columns.asked([part.value for part in inputs]))]
         previews = live.charts(PLACE, opening)
-    stream = live.stream(Frame(charts.parts(PLACE, opening)))
+    stream = live.stream(Frame(charts.parts(PLACE, opening)), kept.frames(PLACE, "compare"))
 
     aims = [part for slot in slots for part in (slot.method, slot.target)]
     cap.follows(common[2], [common[1], slots_shown, *aims], columns.room)

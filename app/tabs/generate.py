@@ -10,7 +10,7 @@ from typing import Any, Final
 import gradio as gr
 
 from app import charts, controls, conversation, embed, live, model, presets, replay, toasts, veil
-from app.branches import WHOLE, Branch, Tree, branches_of, grown, holds, stands
+from app.branches import Branch, Tree, chosen, grown, shown
 from app.buttons import QUIET, Buttons, Start
 from app.controls import Form
 from app.exports import EXPORTS, IN_LANGUAGE, exporter
@@ -40,7 +40,7 @@ class Parts:
     """The tab's components that events touch.
 
     text: of the answer, where a token can be chosen. stream: shows a `View.frame`. previews: the charts of the policy.
-    kept: the answers that branch from one another, by their names on `tree`, which shows one of them.
+    kept: the answers that branch from one another, which `tree` shows.
     """
 
     form: Form
@@ -54,8 +54,13 @@ class Parts:
     previews: list[gr.HTML]
     past: gr.State
     trace: gr.State
-    tree: gr.Radio
     kept: gr.State
+    tree: gr.HTML
+
+    @property
+    def left(self) -> list[Any]:
+        """What a run leaves when it has ended, beside its last frame."""
+        return [self.past, self.trace, self.kept]
 
 
 def build(lab: Any, runs: Runs, adapters: Adapters, store: Store, opens: Callable[..., Any]) -> Parts:
@@ -139,10 +144,7 @@ def _layout(
         with gr.Column(elem_classes=["ll-stage"], scale=1, min_width=320):
             figures = live.figures("run", FIELDS)
             text = live.response("run", "Response", branches=True)
-            tree = gr.Radio(
-                [], label="Branches", visible=False, elem_id="branches",
-                info="Choose a token of the answer, and another in its place, to go on from there.",
-            )  # fmt: skip
+            tree = live.branches()
             go_on = gr.Button("Go on: ask the next question", size="sm", elem_id="go-on")
             stream = live.stream(View.of(first).frame() if first else None)
             with gr.Row(elem_classes=["ll-grid"]):
@@ -150,7 +152,7 @@ def _layout(
     view.change(None, [view], None, js="(v) => document.body.classList.toggle('advanced', v === 'Advanced')")
     reset.click(lambda: form.values({}), None, form.inputs, **QUIET)
     buttons = Buttons(PLACE, go, stop, [wrap], [*resting, go_on])
-    state = (gr.State([]), gr.State(None), tree, gr.State({}))
+    state = (gr.State([]), gr.State(None), gr.State({}), tree)
     return Parts(form, text, buttons, wrap, go_on, queue, figures, stream, previews, *state)
 
 
@@ -161,16 +163,16 @@ def _generation(parts: Parts, lab: Any, runs: Runs, first: Trace | None) -> None
         session: str | None, settings: RunSettings, past: list[PastRun], tree: Tree, branch: Branch | None = None
     ) -> Iterator[list[Any]]:
         with runs.started(session, Control(), PLACE) as run:
-            yield [run.stream.invitation, *[gr.skip()] * 4]
+            yield [run.stream.invitation, *[gr.skip()] * 3]
             for view in follow(lab, settings, run, past, branch=branch):
                 if not view.ended:
                     run.stream.show(view.frame())
-            tree = grown(tree, branch, view.trace)
-            yield [run.ends(view.frame()), view.remembered(), view.trace, tree, branches_of(tree)]
+            view.tree = grown(tree, branch, view.trace)
+            yield [run.ends(view.frame()), *view.leaves()]
 
     def refused(error: Exception) -> list[Any]:
         words = failed("run", error, "This run could not be made", parts.form.labels)
-        return [words, *[gr.skip()] * 4]
+        return [words, *[gr.skip()] * 3]
 
     def write(request: gr.Request, past: list[PastRun], *values: Any) -> Iterator[list[Any]]:
         try:
@@ -182,11 +184,10 @@ def _generation(parts: Parts, lab: Any, runs: Runs, first: Trace | None) -> None
         request: gr.Request, asked: str, trace: Trace | None, past: list[PastRun], tree: Tree
     ) -> Iterator[list[Any]]:
         try:
-            if (shown := trace or first) is None:
+            if (answer := trace or first) is None:
                 raise Refused("there is no answer to go on from yet: press Generate")
-            branch = Branch.of(shown, asked)
-            begun = tree if holds(tree, shown) else {WHOLE: shown}
-            yield from written(request.session_hash, branch.settings, past, begun, branch)
+            branch = Branch.of(answer, asked)
+            yield from written(request.session_hash, branch.settings, past, tree, branch)
         except Exception as error:
             yield refused(error)
 
@@ -194,18 +195,16 @@ def _generation(parts: Parts, lab: Any, runs: Runs, first: Trace | None) -> None
         runs,
         write,
         [parts.past, *parts.form.inputs],
-        [parts.stream, parts.past, parts.trace, parts.kept, parts.tree],
-        parts.queue,
-        "run",
+        [parts.stream, *parts.left], parts.queue, "run",
         [Start(parts.text.input, go_on, [parts.text, parts.trace, parts.past, parts.kept])],
     )
 
-    def shown_branch(name: str, tree: Tree, past: list[PastRun]) -> list[Any]:
-        trace = tree.get(name)
+    def shown_branch(value: str, tree: Tree, past: list[PastRun]) -> list[Any]:
+        trace = chosen(tree, value)
         return [gr.skip()] * 2 if trace is None else [trace, View.of(trace, past).frame().encode()]
 
     parts.tree.input(shown_branch, [parts.tree, parts.kept, parts.past], [parts.trace, parts.stream], **QUIET)
-    parts.trace.change(stands, [parts.trace, parts.kept], [parts.tree], **QUIET)
+    parts.trace.change(lambda trace, tree: shown(tree, trace), [parts.trace, parts.kept], [parts.tree], **QUIET)
 
 
 def _conversing(parts: Parts, first: Trace | None) -> None:
@@ -323,14 +322,15 @@ def _files(files: Files, parts: Parts, runs: Runs, store: Store, first: Trace | 
 
 def place(parts: Parts) -> Place:
     """Where the tab shows a run that was taken up, and what that leaves."""
-    left = [parts.past, parts.trace]
-    return Place(parts.stream, parts.buttons, left, lambda view: (view.remembered(), view.trace))
+    return Place(parts.stream, parts.buttons, parts.left, View.leaves)
 
 
 def shown_again(text: str) -> list[Any]:
-    """The trace, the earlier runs and the frame of a run that the browser kept."""
-    trace, past = unpacked(text)
-    return [trace or gr.skip(), past or gr.skip(), View.of(trace, past).frame().encode() if trace else gr.skip()]
+    """The earlier runs, the trace, its branches and the frame of a run that the browser kept."""
+    trace, past, tree = unpacked(text)
+    if trace is None:
+        return [past or gr.skip(), *[gr.skip()] * 3]
+    return [past or gr.skip(), trace, tree, View.of(trace, past).frame().encode()]
 
 
 def restored(form: Form, query: dict[str, str]) -> tuple[list[Any], str]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import gradio as gr
 import orjson
 
-from app import charts, controls, live, model, plans, setting, toasts, veil
+from app import charts, controls, kept, live, model, plans, setting, toasts, veil
 from app.buttons import QUIET, Buttons
 from app.frames import Frame
 from app.lessons import lessons
@@ -84,7 +84,7 @@ def build(lab: Any, runs: Runs, opens: Callable[..., Any]) -> tuple[dict[str, An
     live.sight("l-sight", "What it still sees of the text", SIGHT)
     with gr.Row(elem_classes=["ll-grid", "ll-large"]):
         live.charts(PLACE, NOTHING_READ)
-    stream = live.stream(Frame(charts.parts(PLACE, NOTHING_READ)))
+    stream = live.stream(Frame(charts.parts(PLACE, NOTHING_READ)), kept.frames(PLACE, "long"))
     asked: list[Any] = [length, window, sinks, ratio, policies, choice.model]
     opens(_estimate, asked, [about], queue=False, **QUIET)
     for part in asked:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import gradio as gr
 import orjson
 
-from app import controls, lanes, live, model, plans, setting, swept, toasts, veil
+from app import controls, kept, lanes, live, model, plans, setting, swept, toasts, veil
 from app.buttons import QUIET, Buttons
 from app.charts.base import encode
 from app.frames import Frame
@@ -59,7 +59,7 @@ def build(
     live.answers("sweep-outcomes", "By method and target", HINT, written=False)
     live.chart("s-sweep", "Lengths by target", POINTS, encode(swept.picture([])))
     live.table("sweep-table", "Answers", swept.HEADS, "length-lab-sweep.csv")
-    stream = live.stream()
+    stream = live.stream(keeps=kept.frames(PLACE, PLACE))
     inputs = [*form.values()]
     opens(_estimate, inputs, [about], queue=False, **QUIET)
     gr.on(

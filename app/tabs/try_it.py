@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import gradio as gr
 
-from app import charts, embed, lanes, live, presets, runway, setting, text, toasts
+from app import charts, embed, kept, lanes, live, presets, runway, setting, text, toasts
 from app.buttons import QUIET, Buttons
 from app.charts.drawing import signed
 from app.controls import Form
@@ -104,7 +104,7 @@ def build(lab: Any, runs: Runs, adapters: Adapters) -> Parts:
             code = gr.Button("Copy embed code", size="sm", elem_id="try-embed")
         with gr.Accordion("See inside", open=False, elem_id="try-charts"), gr.Row(elem_classes=["ll-grid"]):
             live.charts(PLACE, [])
-        stream = live.stream(recorded(shown) if shown else None)
+        stream = live.stream(recorded(shown) if shown else None, kept.frames(PLACE, "try-steered"))
     scene = gr.Textbox(visible="hidden")
     embed.offers(code, [scene], str, "() => [document.querySelector('#runway-try .ll-runway').dataset.scene ?? '']")
     _steering(inputs[1], flag, runs)

@@ -62,7 +62,8 @@ class CausalRun:
     def asks(self) -> Asks:
         """The run as the scheduler takes it: what it wants read, its steps, and how it ended. Raises ValueError before
         the first step only."""
-        self.started = self.prefilled = time.perf_counter()
+        self.started = time.perf_counter()
+        self.prefilled = self.started - self.resumed.seconds
         try:
             yield from self._written()
         except Exception as error:
@@ -309,7 +310,7 @@ class CausalRun:
             characters=characters(text),
             error=None if wanted is None else length(settings.unit, text, tokens) - wanted,
             prompt_tokens=len(self.ids),
-            prefill_seconds=self.prefilled - self.started,
+            prefill_seconds=self.prefilled + self.resumed.seconds - self.started,
             decode_seconds=decode,
             tokens_per_second=self.response.tokens / decode if decode > 0 else 0.0,
             cache_bytes=self.cache.bytes if self.cache else 0,

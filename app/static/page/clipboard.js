@@ -22,7 +22,7 @@ async function copy(button, text, otherwise) {
 
 // Saves the prompt and the texts that the page shows, without the server.
 function saveTexts() {
-  const shown = [...document.querySelectorAll(".gradio-container textarea, .ll-text, .ll-answers dl")].filter((e) => e.offsetParent);
+  const shown = [...document.querySelectorAll(".gradio-container textarea, .ll-text, .ll-answers dl, .ll-rows tbody")].filter((e) => e.offsetParent);
   const texts = shown.map((element) => element.value ?? element.innerText).filter((text) => text.trim());
   download(texts.join("\n\n"), "length-lab.txt", "text/plain");
 }

@@ -1,5 +1,5 @@
-// What the browser keeps of a visitor: each form as it stands, and the run that was shown last. The server reads both
-// as it reads a link and a file. Where the browser forbids or has no room, nothing is kept, and nothing else changes.
+// What the browser keeps of a visitor: each form as it stands, and the Lab's run that was shown last. The server reads
+// both as it reads a link and a file. Where the browser forbids or has no room, nothing is kept, and nothing else changes.
 const KEPT = "length-lab-form-", LINKED = "length-lab-link", LARGEST = 1_000_000;
 const changed = new Map();
 let keeping = false, due = 0;
@@ -43,9 +43,12 @@ function byLink() {
   return linked;
 }
 
+// What a link of a tab's form holds, by the tab's place.
+const linkedForms = anew && named().get(FORM) ? unpackedForm(named().get(FORM)) : Promise.resolve(null);
+
 // The forms by their places, as JSON; the settings' own place is left to the link where there is one.
 async function keptForms(settled, places) {
-  const shared = anew && named().get(FORM) ? await unpackedForm(named().get(FORM)) : null;
+  const shared = await linkedForms;
   const own = places.filter((place) => !(place === settled && byLink()));
   const kept = own.map((place) => [place, reduced(stored("localStorage", KEPT + place))]);
   return JSON.stringify({ ...Object.fromEntries(kept), ...shared });
@@ -57,21 +60,29 @@ function store(mode, ask) {
     opening.onupgradeneeded = () => opening.result.createObjectStore("runs");
     opening.onerror = () => reject(opening.error);
     opening.onsuccess = () => {
-      const asked = ask(opening.result.transaction("runs", mode).objectStore("runs"));
-      asked.onsuccess = () => resolve(asked.result);
-      asked.onerror = () => reject(asked.error);
-      asked.transaction.oncomplete = asked.transaction.onabort = () => opening.result.close();
+      const transaction = opening.result.transaction("runs", mode);
+      const ended = (then) => () => {
+        opening.result.close();
+        then();
+      };
+      try {
+        const asked = ask(transaction.objectStore("runs"));
+        // What is put has come only with the end: until then the browser may find that it has no room.
+        transaction.oncomplete = ended(() => resolve(asked.result));
+        transaction.onabort = ended(() => reject(transaction.error));
+      } catch (error) { ended(() => reject(error))(); }
     };
   });
 }
 const LAST = "last";
-function keepRun(run) {
+function keepRun(run, figures) {
   if (!run) return;
   linked = false;
+  unkept(figures, JSON.parse(run).large);
   Promise.resolve().then(() => store("readwrite", (runs) => runs.put(run, LAST))).catch(() => null);
 }
 // A link asks for a run of its own; those before it are remembered none the less.
 async function keptRun() {
   const run = await Promise.resolve().then(() => store("readonly", (runs) => runs.get(LAST))).catch(() => null);
-  return !run ? "" : byLink() ? JSON.stringify({ ...JSON.parse(run), trace: "" }) : run;
+  return !run ? "" : byLink() ? JSON.stringify({ ...JSON.parse(run), trace: "", tree: [] }) : run;
 }

@@ -22,14 +22,29 @@ function begins(running, texts) {
   const heard = document.querySelector(".ll-heard");
   if (heard && writes !== before) heard.textContent = writes ? "Writing began." : "";
 }
+// Of each stream whose runs the browser keeps, by the figures that say how they go: keeps what a run has shown that a
+// cut connection ended, with the words that say so.
+const cutShort = new Map();
 // Hands out frames: one that Gradio brings, or those of the stream it names, until it brings the last one.
-function stream(element, props, watch) {
-  let source = null, following = "";
-  function hand({ parts, texts, running }) {
-    underway = running;
+function stream(element, props, watch, keeps) {
+  let source = null, following = "", news = false, whole = null;
+  const shows = ({ parts, texts, running }) => {
     formShown(placeOf(element), parts);
-    begins(running, texts);
     for (const [name, value] of Object.entries({ ...texts, ...parts })) deliver(name, value, running);
+  };
+  function hand(frame) {
+    underway = frame.running;
+    begins(frame.running, frame.texts);
+    shows(frame);
+    if (keeps.place && following) gather(frame);
+  }
+  // Of a text a frame has only what is new.
+  function gather({ parts, texts }) {
+    whole ??= { parts: {}, texts: {}, running: false };
+    Object.assign(whole.parts, parts);
+    for (const [name, [known, more]] of Object.entries(texts)) {
+      whole.texts[name] = [0, [...(whole.texts[name]?.[1].slice(0, known) ?? []), ...more]];
+    }
   }
   function receive() {
     const value = reduced(props.value), before = following;
@@ -38,7 +53,12 @@ function stream(element, props, watch) {
     // What the page opens with is not the end of a run that went on before.
     if (before || following) stored("sessionStorage", UNDER_WAY, following);
     open();
-    if (!following && value) hand(value);
+    news ||= Boolean(following || value?.whole);
+    if (following && keeps.place) unkept(keeps.figures, false);
+    if (!following || following !== before) whole = null;
+    if (following || !value) return;
+    hand(value);
+    if (value.whole && keeps.place) keepFrame(keeps, value);
   }
   // A browser has six connections for all pages of a server: one that nobody sees needs none.
   function open() {
@@ -47,6 +67,12 @@ function stream(element, props, watch) {
     if (source) source.onmessage = (event) => hand(JSON.parse(event.data));
   }
   document.addEventListener("visibilitychange", () => following && open());
+  if (keeps.place) {
+    cutShort.set(keeps.figures, (said) => {
+      if (whole) keepFrame(keeps, { ...whole, parts: { ...whole.parts, [keeps.figures]: said } });
+    });
+  }
   watch("value", receive);
   receive();
+  keptFrame(keeps).then((frame) => frame && !news && shows(frame));
 }

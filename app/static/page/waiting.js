@@ -24,9 +24,14 @@ const veil = (veiled) => document.querySelector(".ll-stage")?.classList.toggle("
 function gone(name, state, message) {
   if (document.querySelector(`.ll-figures[data-name=${name}]`).dataset.state === "busy") deliver(name, { state, message });
 }
+const CUT = "The lab did not answer for a while, and the run ended: press the button again.";
+function cut(name) {
+  gone(name, "bad", CUT);
+  cutShort.get(name)?.({ state: "bad", message: CUT });
+}
 function refused(name, values, ranges) {
   const wrong = ranges.findIndex((range, i) => range && inRange([values[i]], [range])[0] !== values[i]);
-  if ("cut" in document.body.dataset) return gone(name, "bad", "The lab did not answer for a while, and the run ended: press the button again.");
+  if ("cut" in document.body.dataset) return cut(name);
   const ways = "Too many runs are waiting, or something chosen is not on its list. Nothing you entered is lost: try again in a moment, or choose anew.";
   gone(name, "bad", wrong < 0 ? ways : outside(values[wrong], ranges[wrong]));
 }

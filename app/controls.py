@@ -139,7 +139,7 @@ def build(prompt: gr.Textbox, talk: gr.HTML, choice: ModelChoice, missing: Mappi
         )
         _controls(parts, PromptSettings)
     with _panel(PositionSettings):
-        parts["pic"] = live.choice("pic", "Compression", pic_options(None), _PLAIN.pic)
+        parts["pic"] = live.choice("pic", "Positions", pic_options(None), _PLAIN.pic)
         _controls(parts, PositionSettings)
     _window(parts)
     with _panel(SamplingSettings):
@@ -186,13 +186,14 @@ def _length(parts: dict[str, Any], missing: Mapping[Any, str | None]) -> None:
 
 def _window(parts: dict[str, Any]) -> None:
     with _panel(WindowSettings):
-        parts["windowed"] = gr.Checkbox(False, label="Read through a Λ window", elem_id="windowed")
+        only = "Look only at the last tokens and the first few"
+        parts["windowed"] = gr.Checkbox(False, label=only, elem_id="windowed")
         _controls(parts, WindowSettings, window={"value": WINDOW})
         with gr.Column(elem_classes=["adv"]):
             parts["limit_kind"] = gr.Radio(
                 [("window", "window"), ("off", "off"), ("a number", CUSTOM)], value="window", label="Distance limit"
             )
-            parts["limit_number"] = gr.Number(WINDOW, label="Limit, where it is a number", precision=0, minimum=1)
+            parts["limit_number"] = gr.Number(WINDOW, label="Distance limit, as a number", precision=0, minimum=1)
 
 
 def _model(parts: dict[str, Any], choice: ModelChoice) -> None:

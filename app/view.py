@@ -24,7 +24,7 @@ from app.share import explain
 from backend.models.capabilities import Capabilities
 from backend.record.trace import Trace
 from backend.refused import Refused
-from backend.settings import RunSettings, counted, noun
+from backend.settings import RunSettings, counted
 from backend.steps import Finish, Prefilling, Progress, Searching, Step, Waiting
 from backend.text.units import characters, words
 
@@ -230,8 +230,16 @@ def ended_words(finish: Finish, settings: RunSettings) -> str:
         return finish.message
     words = f"{finish.ended.capitalize()} after {counted(finish.tokens, 'tokens')} in {finish.decode_seconds:.1f} s"
     if (error := settings.missed(finish.error)) is not None:
-        words += f", {signed(error)} {noun(error, settings.unit)} from the {settings.bound}"
+        words += f": {_beside(error, settings)}"
     return " ".join([words + ".", *finish.notes])
+
+
+def _beside(error: int, settings: RunSettings) -> str:
+    """An error that counts, in words."""
+    if error == 0:
+        return "as many as asked"
+    by = counted(abs(error), settings.unit)
+    return f"{by} over the limit" if settings.limited else f"{by} {'more' if error > 0 else 'fewer'} than asked"
 
 
 def failed(figures: str, error: Exception, title: str, names: Mapping[str, str] = MappingProxyType({})) -> str:

@@ -194,5 +194,5 @@ class Finish:
     def ended(self) -> str:
         """How the answer ended, in words that page, terminal and exports share."""
         if self.landed:
-            return "ended by itself where landing led" if self.own_end else "ended by landing"
+            return "ended by itself on a full sentence" if self.own_end else "ended by landing on a full sentence"
         return ENDED[self.reason]

@@ -583,10 +583,10 @@ def test_a_comparison_offers_the_methods_of_its_model(visit):
     expect(ratio).to_have_value("16")
     page.locator("#c-model input").click()
     page.get_by_role("option", name=MISSING).click()
-    expect(method).to_have_value("Free")
+    expect(method).to_have_value("Off")
     expect(ratio).to_have_value("1")
     method.click()
-    expect(page.get_by_role("option", name="Decay")).to_be_visible()
+    expect(page.get_by_role("option", name="Push the end")).to_be_visible()
     expect(page.get_by_role("option", name="LDPE")).to_have_count(0)
 
 
@@ -849,7 +849,7 @@ def test_a_number_hidden_in_a_text_is_told_by_who_sees_it(visit):
     assert number.isdigit() and len(number) == 5
     verdicts = page.locator("#answers-l-answers dt b").all_inner_texts()
     written = page.locator("#answers-l-answers dd").all_inner_texts()[1:]
-    assert [number in words for words in written] == [verdict == "Recalled" for verdict in verdicts]
+    assert [number in words for words in written] == [verdict == "Found" for verdict in verdicts]
     assert verdicts[1] == "Not recalled"
 
 

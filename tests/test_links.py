@@ -141,7 +141,7 @@ def test_a_conversation_in_another_order_is_left_out_with_the_reason():
 
 
 def test_a_link_says_what_was_asked_of_each_answer():
-    asked, about = RunSettings(prompt="And?", earlier=talk("English", 300, 2)), ["LDPE · target 60 tokens", "Free"]
+    asked, about = RunSettings(prompt="And?", earlier=talk("English", 300, 2)), ["LDPE · target 60 tokens", "Off"]
     query = dict(parse_qsl(to_query(asked, about)))
     assert from_query(query)[0]["earlier"] == asked.earlier and about_of(query) == about
     assert about_of(dict(parse_qsl(to_query(asked)))) == []

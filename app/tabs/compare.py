@@ -199,7 +199,7 @@ def _slot(defaults: dict[str, Any], methods: list[tuple[str, str]], choice: Mode
         landing = setting.control("landing", typed=True, info="0 is off", min_width=60)
     with gr.Row():
         pic = gr.Dropdown(
-            controls.offered(controls.pic_options(None)), value=defaults["pic"], label="Compression", min_width=100
+            controls.offered(controls.pic_options(None)), value=defaults["pic"], label="Positions", min_width=100
         )
         ratio = setting.control("ratio", typed=True, value=defaults["ratio"], min_width=60)
         window = gr.Number(defaults["window"], label="Λ window", info="0 is off", precision=0, minimum=0, min_width=60)

@@ -240,7 +240,7 @@ def _steering(parts: Parts, runs: Runs) -> None:
             return [gr.skip()] * 2
         series = run.view.series
         if not methods[series.settings.method].retargets:
-            toasts.inform("This method cannot change its target while it writes. Choose Decay or a length signal.")
+            toasts.inform("This method cannot change its target while it writes. Choose Push the end or a countdown.")
             return [gr.skip()] * 2
         goal = near_target(series)
         retarget(request, goal)

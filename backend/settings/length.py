@@ -46,8 +46,8 @@ def cap_for(method: Method, target: int, limit: int, unit: Unit) -> int:
 class LengthSettings(Part):
     """A length method and its aim. A cap that is not given follows the aim."""
 
-    title = "Length"
-    hint = "how much it writes"
+    title = "How long?"
+    hint = "a method, and what it aims at"
 
     method: Method = Field("none", description="how the length is steered")
     target: Annotated[int, OnPage("Target", most=1000)] = Field(
@@ -60,7 +60,8 @@ class LengthSettings(Part):
     landing: Annotated[
         int,
         OnPage(
-            "Landing", "endings tried near the target or limit, to finish a sentence there; 0 is off", most=MAX_LANDING
+            "Landing", "Finishes the sentence: tries so many endings near the target or limit. 0 is off.",
+            most=MAX_LANDING,
         ),
     ] = Field(
         0, ge=0, le=MAX_LANDING,

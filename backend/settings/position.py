@@ -1,4 +1,4 @@
-"""How far apart tokens seem, and how far the model sees."""
+"""How far apart tokens seem, and how far the model looks."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ MAX_WINDOW = 131_072
 class PositionSettings(Part):
     """A position policy and the numbers that the policies heed (004)."""
 
-    title = "Position"
-    hint = "how far apart tokens seem"
+    title = "How far apart do words look?"
+    hint = "distances, as the model perceives them"
 
     pic: Pic = Field("none", description="position policy")
     ratio: Annotated[
@@ -36,20 +36,26 @@ class PositionSettings(Part):
     recent: Annotated[int, OnPage("Recent tokens left alone", most=4096, advanced=True)] = Field(
         200, ge=1, le=100_000, description="tokens at the end that keep their distances, the current one included"
     )
-    reading: Annotated[Literal["contiguous", "literal"], OnPage("Reading of equation 9", advanced=True)] = Field(
-        "contiguous", description="reading of 004 eq. 9"
-    )
+    reading: Annotated[
+        Literal["contiguous", "literal"],
+        OnPage(
+            "Dynamic, by the PIC paper's equation",
+            options=("contiguous: without gaps", "literal: word for word"), advanced=True,
+        ),
+    ] = Field("contiguous", description="reading of 004 eq. 9")
     prefill: Annotated[
         Literal["row_exact", "paper"],
-        OnPage("Frames of the prompt", options=("each row its own frame", "one frame for the prompt"), advanced=True),
+        OnPage(
+            "Positions in the prompt", options=("each token its own", "one set, as in the PIC paper"), advanced=True
+        ),
     ] = Field("row_exact", description="frames of the prompt's rows: each its own, or one for all")
 
 
 class WindowSettings(Part):
     """The Λ-shaped attention window (002 §4)."""
 
-    title = "Λ window"
-    hint = "how far it sees"
+    title = "How far does it look?"
+    hint = "which earlier words it sees"
 
     window: Annotated[int | None, OnPage("Window, in tokens", most=16_384)] = Field(
         None,

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from html import escape
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import gradio as gr
@@ -118,15 +119,29 @@ def response(name: str, title: str, branches: bool = False) -> gr.HTML:
     return _html(template, script, None, f"text-{name}")
 
 
-def figures(name: str, fields: Sequence[tuple[str, str]]) -> gr.HTML:
-    """A strip of named figures, a progress bar and a message. fields: (key, label); the value is what `fill` makes."""
+def figures(name: str, fields: Sequence[tuple[str, str]], about: Mapping[str, str] = MappingProxyType({})) -> gr.HTML:
+    """A strip of named figures, a progress bar and a message. fields: (key, label); the value is what `fill` makes.
+    about: by key, what a press on the label says of it."""
     boxes = "".join(
-        f'<div><dt>{escape(label)}</dt><dd data-field="{escape(key)}">–</dd></div>' for key, label in fields
+        f'<div><dt>{_explained(f"{name}-{key}", label, about.get(key, ""))}</dt>'
+        f'<dd data-field="{escape(key)}">–</dd></div>'
+        for key, label in fields
     )
     template = f"""
 <section class="ll-figures" data-name="{escape(name)}"><dl>{boxes}</dl><div class="ll-progress"><i></i></div>
 <p class="ll-message" role="status" aria-live="polite"></p></section>"""
     return _html(template, "LengthLab.figures(element, props, watch)", None, f"figures-{name}")
+
+
+def _explained(name: str, label: str, about: str) -> str:
+    """A label; with words about it, a button that shows them to mouse, finger and keys alike."""
+    if not about:
+        return escape(label)
+    place, words = escape(f"about-{name}"), escape(about)
+    return (
+        f'<button type="button" class="ll-explains" popovertarget="{place}" title="{words}">{escape(label)}</button>'
+        f'<span class="ll-explained" id="{place}" popover role="note">{words}</span>'
+    )
 
 
 def answers(name: str, title: str, hint: str, written: bool = True) -> gr.HTML:
@@ -228,10 +243,14 @@ def stream(frame: Frame | None = None) -> gr.HTML:
     return _html("<i></i>", "LengthLab.stream(props, watch)", value, None, classes=["ll-unseen"])
 
 
-def choice(name: str, title: str, options: list[dict[str, str]], value: str, **kwargs: Any) -> gr.HTML:
-    """Radio buttons of which single ones can be off. options: {id, label, hint, off: reason or ""}; value: the id."""
+def choice(
+    name: str, title: str, about: str, options: list[dict[str, str]], value: str, **kwargs: Any
+) -> gr.HTML:
+    """Radio buttons of which single ones can be off. about: what is chosen. options: {id, label, hint, off: reason or
+    ""}; value: the id."""
     template = f"""
-<fieldset class="ll-choice"><legend>{escape(title)}</legend><div></div>
+<fieldset class="ll-choice" aria-describedby="about-{escape(name)}"><legend>{escape(title)}</legend>
+<p class="ll-hint" id="about-{escape(name)}">{escape(about)}</p><div></div>
 <p class="ll-reason" aria-live="polite"></p>
 <details class="ll-reasons" hidden><summary>Why each is off</summary><ul></ul></details></fieldset>"""
     script = "LengthLab.choice(element, props, trigger, watch) // 'change'"

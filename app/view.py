@@ -37,6 +37,16 @@ FIELDS = (
     ("read", "Tokens read"),
     ("cache", "Cache reserved"),
 )
+# What each of them means.
+ABOUT = {
+    "produced": "How long the answer is so far, in the unit that is counted.",
+    "target": "What the method aims at, or the limit to stay under.",
+    "error": "Produced minus target. Under a limit there is none.",
+    "p_end": "The chance that the next token ends the answer.",
+    "speed": "Tokens written in a second.",
+    "read": "Tokens of the prompt and the answer so far.",
+    "cache": "Memory that is kept for what was read.",
+}
 PAST_KEPT = 30
 
 log = logging.getLogger("length_lab")

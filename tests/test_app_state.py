@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from types import SimpleNamespace
+from typing import Any
 
 import gradio as gr
 import hypothesis
@@ -100,6 +101,16 @@ def test_a_wrong_parameter_is_left_out_and_named(query, words):
 def test_what_the_page_cannot_show_is_named(form):
     assert form.beyond({"target": 50_000, "window": 64}) == ["target"]
     assert form.values({"target": 50_000})[list(form.parts).index("target")] == form.target.maximum
+
+
+def test_every_control_and_every_figure_says_what_it_is(form):
+    def said(part: Any) -> bool:
+        if "options" in (props := getattr(part, "props", {})):
+            return "ll-hint" in part.html_template and all(option["hint"] for option in props["options"])
+        return bool(part.info)
+
+    assert [name for name, part in form.parts.items() if name not in ("prompt", "talk") and not said(part)] == []
+    assert view.ABOUT.keys() == dict(view.FIELDS).keys() and all(view.ABOUT.values())
 
 
 def test_an_empty_number_is_a_sentence(form):

@@ -23,7 +23,7 @@ from app.series import PastRun, RunSeries
 from app.share import about_of, from_query, to_query
 from app.store import Store
 from app.taking_up import Place
-from app.view import FIELDS, View, failed, follow, sentence
+from app.view import ABOUT, FIELDS, View, failed, follow, sentence
 from backend.inference.control import Control
 from backend.methods import methods
 from backend.record.trace import Trace, TraceError
@@ -138,7 +138,7 @@ def _layout(
             form = controls.build(prompt, talk, choice, missing)
             controls.open_with(form, settings)
         with gr.Column(elem_classes=["ll-stage"], scale=1, min_width=320):
-            figures = live.figures("run", FIELDS)
+            figures = live.figures("run", FIELDS, ABOUT)
             text = live.response("run", "Response", branches=True)
             tree = gr.Radio(
                 [], label="Branches", visible=False, elem_id="branches",

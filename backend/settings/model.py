@@ -33,6 +33,6 @@ class Watch(BaseModel):
     enabled: bool = Field(True, description="record attention entropy, logits and first-layer states")
     layer: int = Field(0, ge=0, le=1000, description="layer whose attention logits are binned by distance")
     head: int = Field(0, ge=0, le=1000, description="head whose attention logits are binned by distance")
-    every: Annotated[int, OnPage("Every n tokens")] = Field(
+    every: Annotated[int, OnPage("Every n tokens", "How often scores are recorded.")] = Field(
         4, ge=1, le=1000, description="tokens between two recordings of the attention logits"
     )

@@ -29,6 +29,7 @@ from backend.settings import (
     RunSettings,
     SamplingSettings,
     Unit,
+    VariantSettings,
     WindowSettings,
     cap_for,
 )
@@ -120,7 +121,8 @@ class Form:
         """The components that decide the position policy, and with it the previews."""
         read = ("prompt", "talk", "system", "max_new_tokens")
         window = ("windowed", "window", "sinks", "limit_kind", "limit_number")
-        return [self.parts[name] for name in (*read, *PositionSettings.model_fields, *window)]
+        positions = (*PositionSettings.model_fields, *VariantSettings.model_fields)
+        return [self.parts[name] for name in (*read, *positions, *window)]
 
 
 def _within(part: Any, value: Any) -> Any:
@@ -129,24 +131,28 @@ def _within(part: Any, value: Any) -> Any:
     return value
 
 
-def build(prompt: gr.Textbox, talk: gr.HTML, choice: ModelChoice, missing: Mapping[Any, str | None]) -> Form:
+def build(
+    prompt: gr.Textbox, talk: gr.HTML, choice: ModelChoice, missing: Mapping[Any, str | None],
+    seen: Sequence[gr.HTML] = (),
+) -> Form:
     """Makes the form around `prompt`, the conversation before it (`talk`) and `choice` in the current Gradio context.
-    missing: why a length method cannot be used, or None where it can."""
+
+    missing: why a length method cannot be used, or None where it can. seen: charts of what the model sees, which stand
+    beside what changes that.
+    """
     parts: dict[str, Any] = {"prompt": prompt, "talk": talk}
     _length(parts, missing)
+    _view(parts, seen)
     with _panel(PromptSettings):
         parts["system"] = gr.Textbox(
             "", label="System prompt", info="How the model is to answer.", lines=1, max_lines=6, elem_id="system",
             placeholder="empty: the model's own",
         )  # fmt: skip
         _controls(parts, PromptSettings)
-    with _panel(PositionSettings):
-        parts["pic"] = live.choice("pic", "Positions", "How earlier tokens are placed.", pic_options(None), _PLAIN.pic)
-        _controls(parts, PositionSettings)
-    _window(parts)
     with _panel(SamplingSettings):
         _controls(parts, SamplingSettings)
     _model(parts, choice)
+    _variants(parts)
     _method_follows(parts)
     _cap_follows(parts)
     return Form(parts)
@@ -187,6 +193,18 @@ def _length(parts: dict[str, Any], missing: Mapping[Any, str | None]) -> None:
         )  # fmt: skip
 
 
+def _view(parts: dict[str, Any], seen: Sequence[gr.HTML]) -> None:
+    """The window, the positions, and between them and after them what they let the model see."""
+    _window(parts)
+    for chart in seen[:1]:
+        chart.render()
+    with _panel(PositionSettings):
+        parts["pic"] = live.choice("pic", "Positions", "How earlier tokens are placed.", pic_options(None), _PLAIN.pic)
+        _controls(parts, PositionSettings)
+    for chart in seen[1:]:
+        chart.render()
+
+
 def _window(parts: dict[str, Any]) -> None:
     with _panel(WindowSettings):
         only = "Look only at the last tokens and the first few"
@@ -195,12 +213,17 @@ def _window(parts: dict[str, Any]) -> None:
         with gr.Column(elem_classes=["adv"]):
             parts["limit_kind"] = gr.Radio(
                 [("window", "window"), ("off", "off"), ("a number", CUSTOM)], value="window", label="Distance limit",
-                info="No token seems farther away than this.",
+                info="No token seems farther away than this. The number stands under Paper variants.",
             )  # fmt: skip
-            parts["limit_number"] = gr.Number(
-                WINDOW, label="Distance limit, as a number", info="Holds where the limit is a number.", precision=0,
-                minimum=1,
-            )  # fmt: skip
+
+
+def _variants(parts: dict[str, Any]) -> None:
+    with _panel(VariantSettings, "adv"):
+        _controls(parts, VariantSettings)
+        parts["limit_number"] = gr.Number(
+            WINDOW, label="Distance limit, as a number", info="Holds where the distance limit is “a number”.",
+            precision=0, minimum=1,
+        )  # fmt: skip
 
 
 def _model(parts: dict[str, Any], choice: ModelChoice) -> None:

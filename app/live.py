@@ -66,19 +66,25 @@ def routes() -> list[Route]:
     return [Route(f"/lab/{name}", _script, name=name) for name in SCRIPTS]
 
 
-def charts(tab: Tab, runs: Sequence[RunSeries]) -> list[gr.HTML]:
-    """The live charts of a tab, in order; those of settings show the runs' and are returned."""
+def charts(tab: Tab, runs: Sequence[RunSeries], preview: bool | None = None, **kwargs: Any) -> list[gr.HTML]:
+    """The live charts of a tab, in order; those of settings show the runs' and are returned.
+
+    preview: those of settings alone, or the others alone.
+    """
     previews = []
     for each in shown(tab):
+        if preview not in (None, each.preview):
+            continue
         value = encode(each.draw(runs)) if each.preview else None
-        part = chart(PREFIXES[tab] + each.name, each.title, each.tabs[tab], value, each.preview, each.seldom)
+        part = chart(PREFIXES[tab] + each.name, each.title, each.tabs[tab], value, each.preview, each.seldom, **kwargs)
         if each.preview:
             previews.append(part)
     return previews
 
 
 def chart(
-    name: str, title: str, hint: str, value: str | None = None, preview: bool = False, seldom: bool = False
+    name: str, title: str, hint: str, value: str | None = None, preview: bool = False, seldom: bool = False,
+    **kwargs: Any,
 ) -> gr.HTML:
     """A chart. Its value is what `app.charts.base.encode` makes; a preview is not of the run that is shown; one that is
     seldom there is out of sight while it has nothing to show."""
@@ -97,7 +103,8 @@ def chart(
   <p class="ll-words"></p><p class="ll-spoken sr-only" aria-live="polite"></p>
   <table class="ll-table" hidden><thead></thead><tbody></tbody></table>
 </div>"""
-    return _html(template, "LengthLab.chart(element, props, watch)", value, f"chart-{name}", classes=["ll-cell"])
+    script = "LengthLab.chart(element, props, watch)"
+    return _html(template, script, value, f"chart-{name}", classes=["ll-cell"], **kwargs)
 
 
 def response(name: str, title: str, branches: bool = False) -> gr.HTML:

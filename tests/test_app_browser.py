@@ -640,6 +640,35 @@ def test_stopping_while_waiting_leaves_the_queue(visit, held):
     expect(two.page.locator("#figures-run .ll-message")).to_have_text("Stopped before it began.")
 
 
+GROUPS = """() => [...document.querySelectorAll(".ll-side .ll-panel")].map((panel) => [
+  panel.querySelector("h2").textContent, [...panel.querySelectorAll("[id]")].map(({ id }) => id)])"""
+# Scrolls the form alone.
+TO_THE_TOP = """(parts) => {
+  const side = document.querySelector(".ll-side"), top = (part) => part.getBoundingClientRect().top;
+  side.scrollTop += Math.min(...parts.map((part) => top(document.querySelector(part)))) - top(side) - 8;
+}"""
+PLACED = {
+    "How long?": ["choice-method", "target", "unit", "cap"], "How far does it look?": ["windowed", "window", "sinks"],
+    "How far apart do words look?": ["choice-pic", "ratio", "initial", "recent"], "Instruction": ["system"],
+    "Sampling": ["temperature", "seed"], "Model and probes": ["model", "layer", "head", "every"],
+    "Paper variants": ["reading", "prefill"],
+}  # fmt: skip
+
+
+def test_settings_are_grouped_by_question_and_what_they_show_stands_beside_them(visit):
+    page = visit(viewport={"width": 1440, "height": 900}).page
+    page.click("#view label:last-child")
+    found = page.evaluate(GROUPS)
+    assert [name for name, _ in found] == [*PLACED]
+    assert not [(name, at) for name, ids in found for at in PLACED[name] if at not in ids]
+    page.locator("#windowed input").check()
+    for at in ("window", "ratio"):
+        together = [f"#{at} input[type=range]", "#chart-positions .ll-plot", "#chart-positions .ll-words"]
+        page.evaluate(TO_THE_TOP, together)
+        for seen in together:
+            expect(page.locator(seen)).to_be_in_viewport(ratio=1)
+
+
 @pytest.mark.ui
 def test_previews_follow_the_sliders_before_anything_runs(visit):
     visitor = visit(viewport={"width": 1440, "height": 2400})

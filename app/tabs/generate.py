@@ -135,7 +135,8 @@ def _layout(
                     ["Simple", "Advanced"], value="Simple", show_label=False, container=False, elem_id="view", scale=2
                 )
                 reset = gr.Button("Reset", size="sm", elem_id="reset", min_width=60, scale=1)
-            form = controls.build(prompt, talk, choice, missing)
+            previews = live.charts(PLACE, [RunSeries(settings)], preview=True, render=False)
+            form = controls.build(prompt, talk, choice, missing, previews)
             controls.open_with(form, settings)
         with gr.Column(elem_classes=["ll-stage"], scale=1, min_width=320):
             figures = live.figures("run", FIELDS, ABOUT)
@@ -147,7 +148,7 @@ def _layout(
             go_on = gr.Button("Go on: ask the next question", size="sm", elem_id="go-on")
             stream = live.stream(View.of(first).frame() if first else None)
             with gr.Row(elem_classes=["ll-grid"]):
-                previews = live.charts(PLACE, [RunSeries(settings)])
+                live.charts(PLACE, [], preview=False)
     view.change(None, [view], None, js="(v) => document.body.classList.toggle('advanced', v === 'Advanced')")
     reset.click(lambda: form.values({}), None, form.inputs, **QUIET)
     buttons = Buttons(PLACE, go, stop, [wrap], [*resting, go_on])

@@ -21,7 +21,7 @@ class PositionSettings(Part):
     """A position policy and the numbers that the policies heed (004)."""
 
     title = "How far apart do words look?"
-    hint = "distances, as the model perceives them"
+    hint = "to the model"
 
     pic: Pic = Field("none", description="position policy")
     ratio: Annotated[
@@ -40,18 +40,26 @@ class PositionSettings(Part):
     ] = Field(
         200, ge=1, le=100_000, description="tokens at the end that keep their distances, the current one included"
     )
+
+
+class VariantSettings(Part):
+    """What the PIC paper leaves open, or does in another way."""
+
+    title = "Paper variants"
+    hint = "where a paper can be read in two ways"
+
     reading: Annotated[
         Literal["contiguous", "literal"],
         OnPage(
             "Dynamic, by the PIC paper's equation", "How its equation 9 is read.",
-            options=("contiguous: without gaps", "literal: word for word"), advanced=True,
+            options=("contiguous: without gaps", "literal: word for word"),
         ),
     ] = Field("contiguous", description="reading of 004 eq. 9")
     prefill: Annotated[
         Literal["row_exact", "paper"],
         OnPage(
             "Positions in the prompt", "Which distances hold while the prompt is read.",
-            options=("each token its own", "one set, as in the PIC paper"), advanced=True,
+            options=("each token its own", "one set, as in the PIC paper"),
         ),
     ] = Field("row_exact", description="frames of the prompt's rows: each its own, or one for all")
 

@@ -13,7 +13,7 @@ from app.buttons import QUIET
 from app.coming import LOADED
 from app.view import sentence
 from backend.models.capabilities import Capabilities
-from backend.settings import counted
+from backend.settings import Watch, counted
 
 PRECISIONS = {
     "bf16": ("bf16", "Weights in 16 bits."),
@@ -113,10 +113,10 @@ class ModelChoice:
         }
 
 
-def build(names: Sequence[str], prefix: str = "", layer: int = 0) -> ModelChoice:
+def build(names: Sequence[str], prefix: str = "") -> ModelChoice:
     """Makes the line that tells of the model where it is called; the choice itself is rendered where it belongs.
 
-    names: the allow-list. prefix: of the components' ids. layer: the one watched at first.
+    names: the allow-list. prefix: of the components' ids.
     """
     with gr.Row(elem_classes=["ll-model"]):
         note = live.note(LOADED, "busy", elem_id=f"{prefix}model-state")
@@ -131,10 +131,10 @@ def build(names: Sequence[str], prefix: str = "", layer: int = 0) -> ModelChoice
             f"{prefix}precision", "Precision", ABOUT["precision"], precision_options(None), "bf16", render=False
         ),
         "layer": gr.Dropdown(
-            _numbers(LAYERS), value=layer, label="Layer", info=ABOUT["layer"], elem_id=f"{prefix}layer", **place
+            _numbers(LAYERS), value=Watch().layer, label="Layer", info=ABOUT["layer"], elem_id=f"{prefix}layer", **place
         ),
         "head": gr.Dropdown(
-            _numbers(HEADS), value=0, label="Head", info=ABOUT["head"], elem_id=f"{prefix}head", **place
+            _numbers(HEADS), value=Watch().head, label="Head", info=ABOUT["head"], elem_id=f"{prefix}head", **place
         ),
     }  # fmt: skip
     return ModelChoice(parts, note, again)

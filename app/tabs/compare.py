@@ -36,7 +36,6 @@ from backend.steps import Progress
 
 PLACE: Final = "compare"
 NAMES = ("A", "B", "C", "D")
-LAYER = 12
 POINTS = "A box for each setting, every answer a point; the lines are the targets."
 COMMON = (*model.NAMES, "prompt", "unit", "max_new_tokens")
 OWN = ("method", "target", "landing", "pic", "ratio", "window", "seed", "temperature")
@@ -74,7 +73,7 @@ def build(
 
     opens: the event of the page's opening.
     """
-    choice = model.build(lab.models.names(), "c-", LAYER)
+    choice = model.build(lab.models.names(), "c-")
     methods = _methods(adapters(choice.model.value))
     common, many, slots_shown, buttons = _common(choice)
     live.figures("compare", (("setting", "Writing"), ("tokens", "Tokens"), ("speed", "Tokens/s")))

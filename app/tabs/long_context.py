@@ -28,7 +28,6 @@ from backend.refused import Refused
 from backend.settings import RunSettings
 
 PLACE: Final = "long"
-LAYER = 12
 HINT = (
     "After each reading the model writes on. Or it is asked for a number hidden earlier: can it still find it?"
 )
@@ -65,7 +64,7 @@ def build(lab: Any, runs: Runs, opens: Callable[..., Any]) -> tuple[dict[str, An
 
     opens: the event of the page's opening.
     """
-    choice = model.build(lab.models.names(), "l-", LAYER)
+    choice = model.build(lab.models.names(), "l-")
     with gr.Row(elem_classes=["ll-toolbar"]):
         first = gr.Row(elem_classes=["ll-presets"])
     with gr.Row(elem_classes=["ll-panel", "ll-common"]):

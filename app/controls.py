@@ -28,6 +28,7 @@ from backend.settings import (
     RunSettings,
     SamplingSettings,
     Unit,
+    VariantSettings,
     WindowSettings,
     cap_for,
 )
@@ -43,6 +44,7 @@ PROMPTS = {
     "Five tips": "List five ways to save water at home, with one sentence for each.",
 }
 CUSTOM = "number"
+LAMBDA = "A Λ window: a token costs no more memory or time far into a text."
 # What the window and its limit have while they are not in use.
 WINDOW = 512
 
@@ -118,7 +120,8 @@ class Form:
         """The components that decide the position policy, and with it the previews."""
         read = ("prompt", "talk", "system", "max_new_tokens")
         window = ("windowed", "window", "sinks", "limit_kind", "limit_number")
-        return [self.parts[name] for name in (*read, *PositionSettings.model_fields, *window)]
+        positions = (*PositionSettings.model_fields, *VariantSettings.model_fields)
+        return [self.parts[name] for name in (*read, *positions, *window)]
 
 
 def _within(part: Any, value: Any) -> Any:
@@ -127,23 +130,28 @@ def _within(part: Any, value: Any) -> Any:
     return value
 
 
-def build(prompt: gr.Textbox, talk: gr.HTML, choice: ModelChoice, missing: Mapping[Any, str | None]) -> Form:
+def build(
+    prompt: gr.Textbox, talk: gr.HTML, choice: ModelChoice, missing: Mapping[Any, str | None],
+    seen: Sequence[gr.HTML] = (),
+) -> Form:
     """Makes the form around `prompt`, the conversation before it (`talk`) and `choice` in the current Gradio context.
-    missing: why a length method cannot be used, or None where it can."""
+
+    missing: why a length method cannot be used, or None where it can. seen: charts of what the model sees, which stand
+    beside what changes that.
+    """
     parts: dict[str, Any] = {"prompt": prompt, "talk": talk}
     _length(parts, missing)
+    _view(parts, seen)
     with _panel(PromptSettings):
         parts["system"] = gr.Textbox(
-            "", label="System prompt", lines=1, max_lines=6, elem_id="system", placeholder="empty: the model's own"
-        )
+            "", label="System prompt", info="How the model is to answer.", lines=1, max_lines=6, elem_id="system",
+            placeholder="empty: the model's own",
+        )  # fmt: skip
         _controls(parts, PromptSettings)
-    with _panel(PositionSettings):
-        parts["pic"] = live.choice("pic", "Compression", pic_options(None), _PLAIN.pic)
-        _controls(parts, PositionSettings)
-    _window(parts)
     with _panel(SamplingSettings):
         _controls(parts, SamplingSettings)
     _model(parts, choice)
+    _variants(parts)
     _method_follows(parts)
     _cap_follows(parts)
     return Form(parts)
@@ -168,7 +176,8 @@ def _controls(parts: dict[str, Any], part: type[Part], **given: Mapping[str, Any
 
 def _length(parts: dict[str, Any], missing: Mapping[Any, str | None]) -> None:
     with _panel(LengthSettings):
-        parts["method"] = live.choice("method", "Method", method_options(missing), _PLAIN.method)
+        about = "What steers the length."
+        parts["method"] = live.choice("method", "Method", about, method_options(missing), _PLAIN.method)
         with gr.Row():
             parts["target"] = setting.control("target", scale=3, interactive=False)
             parts["unit"] = setting.control("unit", scale=1, min_width=110, interactive=False)
@@ -183,15 +192,37 @@ def _length(parts: dict[str, Any], missing: Mapping[Any, str | None]) -> None:
         )  # fmt: skip
 
 
+def _view(parts: dict[str, Any], seen: Sequence[gr.HTML]) -> None:
+    """The window, the positions, and between them and after them what they let the model see."""
+    _window(parts)
+    for chart in seen[:1]:
+        chart.render()
+    with _panel(PositionSettings):
+        parts["pic"] = live.choice("pic", "Positions", "How earlier tokens are placed.", pic_options(None), _PLAIN.pic)
+        _controls(parts, PositionSettings)
+    for chart in seen[1:]:
+        chart.render()
+
+
 def _window(parts: dict[str, Any]) -> None:
     with _panel(WindowSettings):
-        parts["windowed"] = gr.Checkbox(False, label="Read through a Λ window", elem_id="windowed")
+        only = "Look only at the last tokens and the first few"
+        parts["windowed"] = gr.Checkbox(False, label=only, info=LAMBDA, elem_id="windowed")
         _controls(parts, WindowSettings, window={"value": WINDOW})
         with gr.Column(elem_classes=["adv"]):
             parts["limit_kind"] = gr.Radio(
-                [("window", "window"), ("off", "off"), ("a number", CUSTOM)], value="window", label="Distance limit"
-            )
-            parts["limit_number"] = gr.Number(WINDOW, label="Limit, where it is a number", precision=0, minimum=1)
+                [("window", "window"), ("off", "off"), ("a number", CUSTOM)], value="window", label="Distance limit",
+                info="No token seems farther away than this. The number stands under Paper variants.",
+            )  # fmt: skip
+
+
+def _variants(parts: dict[str, Any]) -> None:
+    with _panel(VariantSettings, "adv"):
+        _controls(parts, VariantSettings)
+        parts["limit_number"] = gr.Number(
+            WINDOW, label="Distance limit, as a number", info="Holds where the distance limit is “a number”.",
+            precision=0, minimum=1,
+        )  # fmt: skip
 
 
 def _model(parts: dict[str, Any], choice: ModelChoice) -> None:
@@ -269,14 +300,14 @@ def gates(form: Form, can: Capabilities, missing: Mapping[Any, str | None]) -> d
         form.limit: gr.update(**_limit(missing)),
         form.method: gr.update(options=method_options(missing, can)),
         form.pic: gr.update(options=pic_options(can)),
-        form.windowed: gr.update(interactive=not window, info=window or None),
+        form.windowed: gr.update(interactive=not window, info=window or LAMBDA),
         form.window: gr.update(interactive=not window),
     }
 
 
 def _limit(missing: Mapping[Any, str | None]) -> dict[str, Any]:
     reasons = [missing.get(method.name) for method in methods if method.bound == "limit"]
-    return {"interactive": not all(reasons), "info": reasons[0] if all(reasons) else None}
+    return {"interactive": not all(reasons), "info": reasons[0] if all(reasons) else setting.info("limit")}
 
 
 def method_options(missing: Mapping[Any, str | None], can: Capabilities | None = None) -> list[dict[str, str]]:

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from html import escape
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import gradio as gr
@@ -65,19 +66,25 @@ def routes() -> list[Route]:
     return [Route(f"/lab/{name}", _script, name=name) for name in SCRIPTS]
 
 
-def charts(tab: Tab, runs: Sequence[RunSeries]) -> list[gr.HTML]:
-    """The live charts of a tab, in order; those of settings show the runs' and are returned."""
+def charts(tab: Tab, runs: Sequence[RunSeries], preview: bool | None = None, **kwargs: Any) -> list[gr.HTML]:
+    """The live charts of a tab, in order; those of settings show the runs' and are returned.
+
+    preview: those of settings alone, or the others alone.
+    """
     previews = []
     for each in shown(tab):
+        if preview not in (None, each.preview):
+            continue
         value = encode(each.draw(runs)) if each.preview else None
-        part = chart(PREFIXES[tab] + each.name, each.title, each.tabs[tab], value, each.preview, each.seldom)
+        part = chart(PREFIXES[tab] + each.name, each.title, each.tabs[tab], value, each.preview, each.seldom, **kwargs)
         if each.preview:
             previews.append(part)
     return previews
 
 
 def chart(
-    name: str, title: str, hint: str, value: str | None = None, preview: bool = False, seldom: bool = False
+    name: str, title: str, hint: str, value: str | None = None, preview: bool = False, seldom: bool = False,
+    **kwargs: Any,
 ) -> gr.HTML:
     """A chart. Its value is what `app.charts.base.encode` makes; a preview is not of the run that is shown; one that is
     seldom there is out of sight while it has nothing to show."""
@@ -96,7 +103,8 @@ def chart(
   <p class="ll-words"></p><p class="ll-spoken sr-only" aria-live="polite"></p>
   <table class="ll-table" hidden><thead></thead><tbody></tbody></table>
 </div>"""
-    return _html(template, "LengthLab.chart(element, props, watch)", value, f"chart-{name}", classes=["ll-cell"])
+    script = "LengthLab.chart(element, props, watch)"
+    return _html(template, script, value, f"chart-{name}", classes=["ll-cell"], **kwargs)
 
 
 def response(name: str, title: str, branches: bool = False) -> gr.HTML:
@@ -118,10 +126,13 @@ def response(name: str, title: str, branches: bool = False) -> gr.HTML:
     return _html(template, script, None, f"text-{name}")
 
 
-def figures(name: str, fields: Sequence[tuple[str, str]]) -> gr.HTML:
-    """A strip of named figures, a progress bar and a message. fields: (key, label); the value is what `fill` makes."""
+def figures(name: str, fields: Sequence[tuple[str, str]], about: Mapping[str, str] = MappingProxyType({})) -> gr.HTML:
+    """A strip of named figures, a progress bar and a message. fields: (key, label); the value is what `fill` makes.
+    about: by key, what a press on the label says of it."""
     boxes = "".join(
-        f'<div><dt>{escape(label)}</dt><dd data-field="{escape(key)}">–</dd></div>' for key, label in fields
+        f'<div><dt>{_explained(f"{name}-{key}", label, about.get(key, ""))}</dt>'
+        f'<dd data-field="{escape(key)}">–</dd></div>'
+        for key, label in fields
     )
     template = f"""
 <section class="ll-figures" data-name="{escape(name)}"><dl>{boxes}</dl><div class="ll-progress"><i></i></div>
@@ -129,6 +140,17 @@ def figures(name: str, fields: Sequence[tuple[str, str]]) -> gr.HTML:
 <p class="ll-unkept" role="status"><span hidden>This run is too large to be kept: after a reload it is gone.</span></p>
 </section>"""
     return _html(template, "LengthLab.figures(element, props, watch)", None, f"figures-{name}")
+
+
+def _explained(name: str, label: str, about: str) -> str:
+    """A label; with words about it, a button that shows them to mouse, finger and keys alike."""
+    if not about:
+        return escape(label)
+    place, words = escape(f"about-{name}"), escape(about)
+    return (
+        f'<button type="button" class="ll-explains" popovertarget="{place}" title="{words}">{escape(label)}</button>'
+        f'<span class="ll-explained" id="{place}" popover role="note">{words}</span>'
+    )
 
 
 def answers(name: str, title: str, hint: str, written: bool = True) -> gr.HTML:
@@ -244,10 +266,14 @@ def stream(frame: Frame | None = None, keeps: Mapping[str, Any] | None = None) -
     return _html("<i></i>", script, value, None, classes=["ll-unseen"])
 
 
-def choice(name: str, title: str, options: list[dict[str, str]], value: str, **kwargs: Any) -> gr.HTML:
-    """Radio buttons of which single ones can be off. options: {id, label, hint, off: reason or ""}; value: the id."""
+def choice(
+    name: str, title: str, about: str, options: list[dict[str, str]], value: str, **kwargs: Any
+) -> gr.HTML:
+    """Radio buttons of which single ones can be off. about: what is chosen. options: {id, label, hint, off: reason or
+    ""}; value: the id."""
     template = f"""
-<fieldset class="ll-choice"><legend>{escape(title)}</legend><div></div>
+<fieldset class="ll-choice" aria-describedby="about-{escape(name)}"><legend>{escape(title)}</legend>
+<p class="ll-hint" id="about-{escape(name)}">{escape(about)}</p><div></div>
 <p class="ll-reason" aria-live="polite"></p>
 <details class="ll-reasons" hidden><summary>Why each is off</summary><ul></ul></details></fieldset>"""
     script = "LengthLab.choice(element, props, trigger, watch) // 'change'"

@@ -13,17 +13,21 @@ from app.buttons import QUIET
 from app.coming import LOADED
 from app.view import sentence
 from backend.models.capabilities import Capabilities
-from backend.settings import counted
+from backend.settings import Watch, counted
 
 PRECISIONS = {
-    "bf16": ("bf16", ""),
-    "fp32": ("fp32", ""),
+    "bf16": ("bf16", "Weights in 16 bits."),
+    "fp32": ("fp32", "Weights in 32 bits, the most exact."),
     "int8": ("int8", "Weights in 8 bits."),
     "int4": ("int4", "Weights in 4 bits, on the CPU."),
     "4bit": ("4-bit", "Weights in 4 bits, by bitsandbytes."),
 }
 LAYERS, HEADS = 30, 9
 NAMES = ("model", "precision", "layer", "head")
+ABOUT = {
+    "model": "What writes.", "precision": "How exactly its numbers are held.", "layer": "Shown in the charts.",
+    "head": "Of that layer.",
+}  # fmt: skip
 
 
 @dataclass
@@ -104,15 +108,15 @@ class ModelChoice:
         return {
             self.parts["precision"]: gr.update(options=precision_options(can)),
             self.parts["layer"]: narrowed(_numbers(can.layers), layer)
-            | gr.update(interactive=not watched, info=watched or None),
+            | gr.update(interactive=not watched, info=watched or ABOUT["layer"]),
             self.parts["head"]: narrowed(_numbers(can.heads), head) | gr.update(interactive=not watched),
         }
 
 
-def build(names: Sequence[str], prefix: str = "", layer: int = 0) -> ModelChoice:
+def build(names: Sequence[str], prefix: str = "") -> ModelChoice:
     """Makes the line that tells of the model where it is called; the choice itself is rendered where it belongs.
 
-    names: the allow-list. prefix: of the components' ids. layer: the one watched at first.
+    names: the allow-list. prefix: of the components' ids.
     """
     with gr.Row(elem_classes=["ll-model"]):
         note = live.note(LOADED, "busy", elem_id=f"{prefix}model-state")
@@ -120,12 +124,19 @@ def build(names: Sequence[str], prefix: str = "", layer: int = 0) -> ModelChoice
     place: dict[str, Any] = {"min_width": 80, "render": False}
     parts = {
         "model": gr.Dropdown(
-            list(names), value=names[0], label="Model", elem_id=f"{prefix}model", min_width=180, render=False
+            list(names), value=names[0], label="Model", info=ABOUT["model"], elem_id=f"{prefix}model", min_width=180,
+            render=False,
         ),
-        "precision": live.choice(f"{prefix}precision", "Precision", precision_options(None), "bf16", render=False),
-        "layer": gr.Dropdown(_numbers(LAYERS), value=layer, label="Layer", elem_id=f"{prefix}layer", **place),
-        "head": gr.Dropdown(_numbers(HEADS), value=0, label="Head", elem_id=f"{prefix}head", **place),
-    }
+        "precision": live.choice(
+            f"{prefix}precision", "Precision", ABOUT["precision"], precision_options(None), "bf16", render=False
+        ),
+        "layer": gr.Dropdown(
+            _numbers(LAYERS), value=Watch().layer, label="Layer", info=ABOUT["layer"], elem_id=f"{prefix}layer", **place
+        ),
+        "head": gr.Dropdown(
+            _numbers(HEADS), value=Watch().head, label="Head", info=ABOUT["head"], elem_id=f"{prefix}head", **place
+        ),
+    }  # fmt: skip
     return ModelChoice(parts, note, again)
 
 

@@ -101,7 +101,7 @@ def task(lab: Any, text: str, settings: RunSettings, length: int, then: str, dep
         )
     number = str(random.randrange(10_000, 100_000))
     tokens, back = hidden(tokenizer, number, tokens, depth)
-    return Task(tokens, ANSWER_TOKENS, f"{number}, given from {back:,} tokens before the end on", number)
+    return Task(tokens, ANSWER_TOKENS, f"{number}, hidden {back:,} tokens before the end", number)
 
 
 def readings(lab: Any, todo: Task, ways: Sequence[Plan], control: Control) -> Iterator[list[RunSeries]]:

@@ -58,7 +58,7 @@ def file_of(name: str) -> Path:
 
 
 LANDING = 8
-WATCH = Watch(layer=12)
+WATCH = Watch(layer=12, head=0)
 # The first is what the page opens on: an answer of the length asked for, which ends as one.
 PRESETS = (
     Preset(

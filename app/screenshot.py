@@ -21,7 +21,7 @@ PROMPT = "Describe a quiet morning in a small harbour town."
 SIZES = {"desktop": (1440, 1180), "phone": (390, 844)}
 SETTINGS = {
     "prompt": PROMPT, "method": "ldpe", "in_prompt": "true", "target": 120, "landing": 8, "max_new_tokens": 240,
-    "window": 128, "sinks": 8, "layer": 12, "repetition_penalty": 1.15,
+    "window": 128, "sinks": 8, "repetition_penalty": 1.15,
 }  # fmt: skip
 SECONDS = 180_000
 

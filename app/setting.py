@@ -23,7 +23,7 @@ def control(name: str, typed: bool = False, **props: Any) -> Any:
     page = on_page(field)
     if page is None:
         raise LookupError(f"{name} has no control of its own")
-    about = {} if typed else {"info": page.info or None, "elem_id": name}
+    about = {} if typed else {"info": info(name), "elem_id": name}
     given: dict[str, Any] = {"value": field.default, "label": page.label} | about | props
     if field.annotation is bool:
         return gr.Checkbox(**given)
@@ -37,6 +37,12 @@ def control(name: str, typed: bool = False, **props: Any) -> Any:
         return gr.Number(**number | ({"precision": 0} if field.annotation is int else {}) | given)
     slider: dict[str, Any] = {"minimum": least if page.least is None else page.least, "maximum": page.most}
     return gr.Slider(**slider | {"step": page.step} | given)
+
+
+def info(name: str) -> str | None:
+    """What the page says of a setting that has a control of its own."""
+    page = on_page(FIELDS[name])
+    return page.info or None if page else None
 
 
 def _bounds(field: FieldInfo) -> tuple[Any, Any]:

@@ -59,7 +59,7 @@ def unwrapped(series: RunSeries) -> str:
     """Why a run cannot be made to end soon, in a sentence; "" where it can."""
     settings = series.settings
     if not methods[settings.method].retargets:
-        return "This method cannot change its target while it writes. Choose Decay or a length signal."
+        return "This method cannot change its target while it writes. Choose Push the end or a countdown."
     if not len(series):
         return "Nothing is written yet. Press it again in a moment."
     target = series.target[-1] or MAX_TARGET

@@ -25,7 +25,7 @@ from backend.ending import ended
 from backend.models.capabilities import Capabilities
 from backend.record.trace import Trace
 from backend.refused import Refused
-from backend.settings import RunSettings, counted, noun
+from backend.settings import RunSettings, counted
 from backend.steps import Finish, Prefilling, Progress, Searching, Step, Waiting
 from backend.text.units import characters, words
 
@@ -38,6 +38,16 @@ FIELDS = (
     ("read", "Tokens read"),
     ("cache", "Cache reserved"),
 )
+# What each of them means.
+ABOUT = {
+    "produced": "How long the answer is so far, in the unit that is counted.",
+    "target": "What the method aims at, or the limit to stay under.",
+    "error": "Produced minus target. Under a limit there is none.",
+    "p_end": "The chance that the next token ends the answer.",
+    "speed": "Tokens written in a second.",
+    "read": "Tokens of the prompt and the answer so far.",
+    "cache": "Memory that is kept for what was read.",
+}
 PAST_KEPT = 30
 
 log = logging.getLogger("length_lab")
@@ -238,8 +248,16 @@ def ended_words(finish: Finish, settings: RunSettings) -> str:
     how, written = ended(finish, settings).capitalize(), counted(finish.tokens, "tokens")
     words = f"{how} after {written} in {finish.decode_seconds:.1f} s"
     if (error := settings.missed(finish.error)) is not None:
-        words += f", {signed(error)} {noun(error, settings.unit)} from the {settings.bound}"
+        words += f": {_beside(error, settings)}"
     return " ".join([words + ".", *finish.notes])
+
+
+def _beside(error: int, settings: RunSettings) -> str:
+    """An error that counts, in words."""
+    if error == 0:
+        return "as many as asked"
+    by = counted(abs(error), settings.unit)
+    return f"{by} over the limit" if settings.limited else f"{by} {'more' if error > 0 else 'fewer'} than asked"
 
 
 def failed(figures: str, error: Exception, title: str, names: Mapping[str, str] = MappingProxyType({})) -> str:

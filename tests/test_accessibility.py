@@ -206,6 +206,27 @@ def test_try_it_is_used_by_keys_alone_and_a_listener_hears_it_begin_and_end(page
     assert len([words for words in heard if not words.startswith(("Waiting", "Loading", "Reading"))]) == 2, heard
 
 
+def test_a_figure_is_explained_to_keys_and_to_a_finger(browser, address):  # noqa: F811
+    context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True)
+    page = context.new_page()
+    page.goto(address + "?tab=lab")
+    page.wait_for_selector("#model-state [data-state=good]")
+    expect(page.locator("#windowed")).to_contain_text("A Λ window:")
+    label, words = page.get_by_role("button", name="Cache reserved"), page.locator("#about-run-cache")
+    expect(words).to_be_hidden()
+    label.focus()
+    page.keyboard.press("Enter")
+    expect(words).to_have_text("Memory that is kept for what was read.")
+    expect(words).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(words).to_be_hidden()
+    label.tap()
+    expect(words).to_be_visible()
+    box = words.bounding_box()
+    assert box["x"] >= 0 and box["x"] + box["width"] <= 390
+    context.close()
+
+
 def test_a_lesson_is_gone_through_by_keys_alone(page, address):  # noqa: F811
     load(page, address, "lessons")
     tab_to(page, "[data-lesson=what_a_window_forgets]")

@@ -583,10 +583,10 @@ def test_a_comparison_offers_the_methods_of_its_model(visit):
     expect(ratio).to_have_value("16")
     page.locator("#c-model input").click()
     page.get_by_role("option", name=MISSING).click()
-    expect(method).to_have_value("Free")
+    expect(method).to_have_value("Off")
     expect(ratio).to_have_value("1")
     method.click()
-    expect(page.get_by_role("option", name="Decay")).to_be_visible()
+    expect(page.get_by_role("option", name="Push the end")).to_be_visible()
     expect(page.get_by_role("option", name="LDPE")).to_have_count(0)
 
 
@@ -638,6 +638,35 @@ def test_stopping_while_waiting_leaves_the_queue(visit, held):
     three.generate()
     assert "after 4 tokens" in three.ends()
     expect(two.page.locator("#figures-run .ll-message")).to_have_text("Stopped before it began.")
+
+
+GROUPS = """() => [...document.querySelectorAll(".ll-side .ll-panel")].map((panel) => [
+  panel.querySelector("h2").textContent, [...panel.querySelectorAll("[id]")].map(({ id }) => id)])"""
+# Scrolls the form alone.
+TO_THE_TOP = """(parts) => {
+  const side = document.querySelector(".ll-side"), top = (part) => part.getBoundingClientRect().top;
+  side.scrollTop += Math.min(...parts.map((part) => top(document.querySelector(part)))) - top(side) - 8;
+}"""
+PLACED = {
+    "How long?": ["choice-method", "target", "unit", "cap"], "How far does it look?": ["windowed", "window", "sinks"],
+    "How far apart do words look?": ["choice-pic", "ratio", "initial", "recent"], "Instruction": ["system"],
+    "Sampling": ["temperature", "seed"], "Model and probes": ["model", "layer", "head", "every"],
+    "Paper variants": ["reading", "prefill"],
+}  # fmt: skip
+
+
+def test_settings_are_grouped_by_question_and_what_they_show_stands_beside_them(visit):
+    page = visit(viewport={"width": 1440, "height": 900}).page
+    page.click("#view label:last-child")
+    found = page.evaluate(GROUPS)
+    assert [name for name, _ in found] == [*PLACED]
+    assert not [(name, at) for name, ids in found for at in PLACED[name] if at not in ids]
+    page.locator("#windowed input").check()
+    for at in ("window", "ratio"):
+        together = [f"#{at} input[type=range]", "#chart-positions .ll-plot", "#chart-positions .ll-words"]
+        page.evaluate(TO_THE_TOP, together)
+        for seen in together:
+            expect(page.locator(seen)).to_be_in_viewport(ratio=1)
 
 
 @pytest.mark.ui
@@ -849,7 +878,7 @@ def test_a_number_hidden_in_a_text_is_told_by_who_sees_it(visit):
     assert number.isdigit() and len(number) == 5
     verdicts = page.locator("#answers-l-answers dt b").all_inner_texts()
     written = page.locator("#answers-l-answers dd").all_inner_texts()[1:]
-    assert [number in words for words in written] == [verdict == "Recalled" for verdict in verdicts]
+    assert [number in words for words in written] == [verdict == "Found" for verdict in verdicts]
     assert verdicts[1] == "Not recalled"
 
 

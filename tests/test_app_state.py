@@ -12,6 +12,8 @@ import zipfile
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from types import SimpleNamespace
+from typing import Any
+from urllib.parse import parse_qsl
 
 import gradio as gr
 import hypothesis
@@ -27,7 +29,7 @@ from app import carried, columns, controls, conversation, live, model, page, pla
 from app.api import endpoint
 from app.frames import PATH, Frame, Stream, Streams
 from app.runs import SHARE, SLOWEST, Runs, batches, merged
-from app.share import explain, flat, from_query
+from app.share import explain, flat, from_query, to_query
 from app.tabs.long_context import BUILT_IN, MAX_BYTES, built_in, text_of
 from backend.engine import Lab
 from backend.inference.control import Control
@@ -141,6 +143,16 @@ def test_what_the_page_cannot_show_is_named(form):
     assert form.values({"target": 50_000})[list(form.parts).index("target")] == form.target.maximum
 
 
+def test_every_control_and_every_figure_says_what_it_is(form):
+    def said(part: Any) -> bool:
+        if "options" in (props := getattr(part, "props", {})):
+            return "ll-hint" in part.html_template and all(option["hint"] for option in props["options"])
+        return bool(part.info)
+
+    assert [name for name, part in form.parts.items() if name not in ("prompt", "talk") and not said(part)] == []
+    assert view.ABOUT.keys() == dict(view.FIELDS).keys() and all(view.ABOUT.values())
+
+
 def test_an_empty_number_is_a_sentence(form):
     values = form.values({})
     values[list(form.parts).index("seed")] = None
@@ -151,6 +163,16 @@ def test_an_empty_number_is_a_sentence(form):
 def test_a_model_that_is_not_to_be_had_gives_way_to_the_first(form):
     assert form.lacks("other") and not form.lacks("embedded")
     assert form.settings(form.values({"prompt": "x", "model": "other", "seed": 3})) == RunSettings(prompt="x", seed=3)
+
+
+def test_a_head_that_shows_something_is_watched_unless_another_is_named(form):
+    found = flat(form.settings(form.values({"prompt": "p"})))
+    assert (found["layer"], found["head"]) == (Watch().layer, Watch().head) == (12, 6)
+    for watch in (Watch(layer=0, head=0), Watch(head=0), Watch()):
+        asked = RunSettings(prompt="p", watch=watch)
+        values, problems = from_query(dict(parse_qsl(to_query(asked))))
+        assert not problems and form.settings(form.values(values)) == asked
+        assert RunSettings.model_validate_json(asked.model_dump_json()) == asked
 
 
 @pytest.mark.parametrize("preset", presets.PRESETS, ids=lambda preset: preset.title)

@@ -405,7 +405,7 @@ def test_a_limit_is_in_the_unit_that_is_chosen(unit):
     done = length(unit, series.answer, 20)
     assert series.produced[-1] == done and series.error == done - 100
     shown = drawn("length", series)
-    assert shown.columns[1] == unit and f"{counted(done, unit)} produced of at most 100; p(end)" in shown.summary
+    assert shown.columns[1] == unit and f"{counted(done, unit)} produced of at most 100. At this rate" in shown.summary
     view = View(series.settings)
     view.add([replace(step(1), wanted=100)])
     assert (view.figures()["target"], view.figures()["error"]) == ("≤ 100", "–")
@@ -516,7 +516,8 @@ def test_a_run_that_landing_ended_says_so():
 @pytest.mark.parametrize(
     ("method", "error", "said"),
     [
-        ("ldpe", -99, "−99 tokens from the target"), ("mnt_ldpe", 9, "+9 tokens from the limit"),
+        ("ldpe", -99, "in 1.0 s: 99 tokens fewer than asked"), ("ldpe", 1, "in 1.0 s: 1 token more than asked"),
+        ("ldpe", 0, "in 1.0 s: as many as asked"), ("mnt_ldpe", 9, "in 1.0 s: 9 tokens over the limit"),
         ("mnt_ldpe", -99, "in 1.0 s."), ("mnt_ldpe", 0, "in 1.0 s."),
     ],
 )  # fmt: skip

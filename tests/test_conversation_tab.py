@@ -19,7 +19,7 @@ from backend.refused import Refused
 from backend.settings import MAX_TURNS
 
 RUN = next(iter(recorded().values()))
-TALK = json.dumps([{"question": "Why?", "answer": "So.", "about": "Free · 2 tokens"}])
+TALK = json.dumps([{"question": "Why?", "answer": "So.", "about": "Off · 2 tokens"}])
 
 
 def turns(page: Page):

@@ -707,6 +707,16 @@ def test_layers_and_heads_the_model_lacks_are_refused(lab):
             next(iter(lab.stream(RunSettings(prompt="Hi", watch=watch))))
 
 
+def test_a_model_without_the_head_that_is_watched_by_default_shows_its_last(folder):
+    lab = Lab(Models([folder]))
+    asked = RunSettings(prompt="Hi", model=folder, precision="fp32", max_new_tokens=1)
+    can, logits = lab.capabilities(folder, "fp32"), next(iter(lab.stream(asked))).logits
+    assert can.layers <= Watch().layer and can.heads <= Watch().head
+    assert (logits.layer, logits.head) == (can.layers - 1, can.heads - 1)
+    with pytest.raises(ValueError, match=f"{can.layers} layers of"):
+        next(iter(lab.stream(asked.model_copy(update={"watch": Watch(layer=can.layers)}))))
+
+
 def test_a_distance_limit_that_does_nothing_is_said(lab):
     asked = RunSettings(prompt="Why?", pic="streaming_llm", window=16, sinks=2, distance_limit=8, max_new_tokens=2)
     notes = [list(lab.stream(each))[-1].notes for each in (asked, asked.model_copy(update={"pic": "none"}))]

@@ -596,7 +596,7 @@ def test_a_part_takes_only_what_it_could_have_been_given():
             gr.Dropdown([("a", 1), ("b", 2)]): [None, 3, "a", True, [1]],
             gr.Radio(["a", "b"]): [None, "c", 1, {}],
             gr.CheckboxGroup(["a", "b"]): [None, "a", ["c"], [1]],
-            live.choice("x", "X", [{"id": "a", "label": "A", "hint": "", "off": ""}], "a"): [None, "b", 1],
+            live.choice("x", "X", "An X.", [{"id": "a", "label": "A", "hint": "", "off": ""}], "a"): [None, "b", 1],
         }
         right = [["", "x"], [True, False], [1, 9, 2.5], [0, 7], [1, 2], ["a"], [[], ["b"]], ["a"]]
     for (part, refused), taken in zip(wrong.items(), right, strict=True):

@@ -141,7 +141,7 @@ def test_a_conversation_in_another_order_is_left_out_with_the_reason():
 
 
 def test_a_link_says_what_was_asked_of_each_answer():
-    asked, about = RunSettings(prompt="And?", earlier=talk("English", 300, 2)), ["LDPE · target 60 tokens", "Free"]
+    asked, about = RunSettings(prompt="And?", earlier=talk("English", 300, 2)), ["LDPE · target 60 tokens", "Off"]
     query = dict(parse_qsl(to_query(asked, about)))
     assert from_query(query)[0]["earlier"] == asked.earlier and about_of(query) == about
     assert about_of(dict(parse_qsl(to_query(asked)))) == []
@@ -180,7 +180,7 @@ def test_a_link_that_was_cut_or_changed_says_so_and_keeps_the_rest(packed):
 def test_the_page_opens_the_longest_link_and_gives_it_again(visit, script):  # noqa: F811
     asked = RunSettings(
         prompt=prompt(script, MAX_CHARACTERS), pic="naive", ratio=1.2345678901234567, temperature=1 / 3,
-        top_p=0.1 + 0.2, repetition_penalty=1.1 + 0.1, watch=Watch(layer=12),
+        top_p=0.1 + 0.2, repetition_penalty=1.1 + 0.1, watch=Watch(layer=11),
     )  # fmt: skip
     query = to_query(asked)
     page = visit(query=f"?{query}").page

@@ -16,10 +16,13 @@ from backend.settings import (
     PromptSettings,
     RunSettings,
     SamplingSettings,
+    VariantSettings,
     WindowSettings,
 )
 
-PARTS = (PromptSettings, ModelSettings, LengthSettings, PositionSettings, WindowSettings, SamplingSettings)
+PARTS = (
+    PromptSettings, ModelSettings, LengthSettings, PositionSettings, VariantSettings, WindowSettings, SamplingSettings,
+)  # fmt: skip
 FIELD = '''
     min_p: Annotated[float, OnPage("Min p", "0 is off", most=1, step=0.01, advanced=True)] = Field(
         0.0, ge=0, le=1, description="share of the likeliest token's probability; 0 is off"

@@ -92,7 +92,7 @@ def test_each_paragraph_of_an_answer_runs_in_its_own_direction(visit, names):
     for name in "abc":
         check(visitor, f"#text-c-{name} .ll-text")
     page.get_by_role("tab", name="Read far").click()
-    page.evaluate("(text) => LengthLab.deliver('l-answers', [['Plain', text, 'Recalled']])", ANSWER)
+    page.evaluate("(text) => LengthLab.deliver('l-answers', [['Plain', text, 'Found']])", ANSWER)
     check(visitor, "#answers-l-answers dd")
 
 

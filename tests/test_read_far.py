@@ -41,7 +41,7 @@ def test_a_press_reads_as_the_lesson_does(visit, button, ways):  # noqa: F811
     message = page.inner_text("#figures-long .ll-message")
     assert [way for way in ("Plain", "Λ", "Λ without sinks") if f"{way} perplexity" in message] == ways
     if button == "#l-what-a-window-forgets":
-        assert page.locator("#answers-l-answers dt b").all_inner_texts() == ["Recalled", "Not recalled"]
+        assert page.locator("#answers-l-answers dt b").all_inner_texts() == ["Found", "Not found"]
         number = page.locator("#answers-l-answers dd").first.inner_text().split(",")[0]
         plain, windowed = page.locator("#sight-l-sight dd").all()
         expect(page.locator("#sight-l-sight dt b")).to_have_text(["all 512 tokens seen", "374 of 512 tokens lost"])

@@ -85,7 +85,7 @@ def test_what_is_saved_is_a_table_of_the_command_line_with_no_formula():
     rows = {1: row(prompt=FORMULA), 0: row(method="none", target="", error="")}
     first, *found = swept.pieces("a", rows)
     assert first[0] == "a" and [number for number, *_ in found] == [1, 0]
-    assert found[1][1] == ["Why?", "Free", "–", "0", "18 tokens", "–", "ended with a sentence", "So."]
+    assert found[1][1] == ["Why?", "Off", "–", "0", "18 tokens", "–", "ended with a sentence", "So."]
     head, formula, plain = csv.reader(io.StringIO(first[1] + "".join(line for *_, line in found)))
     assert tuple(head) == COLUMNS and formula[0] == f"'{FORMULA}" and plain[2] == ""
 
@@ -120,8 +120,8 @@ def test_a_file_is_swept_stopped_and_saved(visit, held, questions):
     expect(page.locator("#s-file")).to_contain_text("3 prompts of q.csv, in the place of what is typed.")
     page.locator("#s-targets :is(input, textarea)").fill("8")
     page.locator("#s-seeds :is(input, textarea)").fill("0, 1")
-    page.get_by_label("Free", exact=True).check()
-    page.get_by_label("Asked", exact=True).uncheck()
+    page.get_by_label("Off", exact=True).check()
+    page.get_by_label("In the prompt", exact=True).uncheck()
     expect(page.locator("#s-about")).to_contain_text(" runs, about")
     # What has no target waits until it is stopped.
     held.upto(20)

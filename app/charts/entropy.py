@@ -15,7 +15,7 @@ from app.series import RunSeries, pick, sample, stretches
 
 STRETCHES = 64
 LAYERS = 7
-OF_SEVERAL = "Mean over layers and heads; dashed is the ceiling"
+OF_SEVERAL = "How widely it looks, on average. Dashed: looking at everything equally."
 
 
 class Entropy(LiveChart):
@@ -25,7 +25,7 @@ class Entropy(LiveChart):
     title = "Attention entropy"
     tabs = {
         "try": OF_SEVERAL,
-        "generate": "By layer, under its ceiling ln(attended)",
+        "generate": "How widely each layer looks. Dashed: looking at everything equally.",
         "compare": OF_SEVERAL,
         "long": OF_SEVERAL,
     }

@@ -23,7 +23,7 @@ class Heads(LiveChart):
 
     name = "heads"
     title = "All heads of the layer"
-    tabs = {"generate": "Mean score before softmax of each head, by perceived distance, on one scale"}
+    tabs = {"generate": "How strongly each head scores a word on average, by how far back it seems"}
     order = 52
     period = SLOW
 

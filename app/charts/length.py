@@ -128,5 +128,6 @@ def _summary(run: RunSeries, stop: float | None) -> str:
         words += f", target {run.target[-1]:,}, error {drawing.signed(error)}"
     if run.finish is None:
         near = stop is not None and stop <= run.settings.max_new_tokens
-        words += f"; p(end) points to an end near token {stop:,.0f}" if near else "; p(end) shows no end before the cap"
+        ends = f"At this rate it would end near token {stop:,.0f}" if near else "No end is in sight before the cap"
+        words += f". {ends}"
     return words + "."

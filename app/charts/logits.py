@@ -16,7 +16,7 @@ from app.series import RunSeries
 from backend.positions import policy_of
 from backend.steps import Logits
 
-OF_SEVERAL = "Mean score of one head by perceived distance"
+OF_SEVERAL = "How strongly one head scores a word on average, by how far back it seems"
 
 
 class AttentionLogits(LiveChart):
@@ -25,7 +25,7 @@ class AttentionLogits(LiveChart):
     name = "logits"
     title = "Attention logits"
     tabs = {
-        "generate": "One head before softmax, by perceived distance",
+        "generate": "How strongly one head scores a word, by how far back it seems",
         "try": OF_SEVERAL,
         "compare": OF_SEVERAL,
         "long": OF_SEVERAL,

@@ -1,4 +1,4 @@
-"""How likely a text is to the model, by position."""
+"""How much a text surprises the model, by position."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class LogLikelihood(LiveChart):
     """Negative log-likelihood, averaged over stretches of tokens, against position."""
 
     name = "loglikelihood"
-    title = "Likelihood"
-    tabs = {"long": "Nats per token of the text, by position: lower is better"}
+    title = "Surprise per token"
+    tabs = {"long": "How little the model expected each word, in nats, by position. Lower is better."}
     order = 30
 
     def draw(self, runs: Sequence[RunSeries]) -> Chart:

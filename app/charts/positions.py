@@ -85,8 +85,14 @@ def _together(runs: Sequence[RunSeries], tokens: int) -> Chart:
     data, rows = drawing.overlaid(runs, draw)
     return drawing.together(
         runs, layout, data, rows, ("tokens seen", "largest perceived distance"),
-        lambda name, seen, far: f"{name} sees {seen:,} tokens, the farthest at {far:,.0f}",
+        lambda name, seen, far: f"{name} {_view(seen, far, tokens)}",
     )  # fmt: skip
+
+
+def _view(seen: int, far: float, tokens: int) -> str:
+    """How many of the tokens are seen, and how far the farthest of them seems where that is not what it is."""
+    words = f"sees all {tokens:,} tokens" if seen == tokens else f"sees {seen:,} of {tokens:,} tokens"
+    return words if round(far) == tokens - 1 else f"{words}, the farthest as if {far:,.0f} away"
 
 
 def _runs_of(chosen: np.ndarray, among: np.ndarray) -> list[tuple[int, int]]:

@@ -33,7 +33,6 @@ from backend.settings import Method, RunSettings
 from backend.steps import Progress
 
 PLACE: Final = "compare"
-LAYER = 12
 # Of a form's parts all but those of columns that do not show.
 SHOWS = "(name, form) => !/^[A-D]_/.test(name) || 'ABCD'.indexOf(name[0]) < form.count"
 # As many as the Lab's slider has.
@@ -79,7 +78,7 @@ def build(
 
     opens: the event of the page's opening.
     """
-    choice = model.build(lab.models.names(), "c-", LAYER)
+    choice = model.build(lab.models.names(), "c-")
     methods = _methods(adapters(choice.model.value))
     common, many, slots_shown, buttons = _common(choice)
     beside = _carried()
@@ -245,7 +244,7 @@ def _slot(defaults: Mapping[str, Any], methods: list[tuple[str, str]], choice: M
     in_prompt = setting.control("in_prompt", typed=True, value=defaults["in_prompt"])
     with gr.Row():
         pic = gr.Dropdown(
-            controls.offered(controls.pic_options(None)), value="none", label="Compression", min_width=100
+            controls.offered(controls.pic_options(None)), value="none", label="Positions", min_width=100
         )
         ratio = setting.control("ratio", typed=True, min_width=60)
         window = gr.Number(0, label="Λ window", info="0 is off", precision=0, minimum=0, min_width=60)

@@ -24,7 +24,7 @@ from app.share import about_of, from_query, to_query
 from app.steering import steering
 from app.store import Store
 from app.taking_up import Place
-from app.view import FIELDS, View, failed, follow, sentence
+from app.view import ABOUT, FIELDS, View, failed, follow, sentence
 from backend.inference.control import Control
 from backend.record.trace import Trace, TraceError
 from backend.refused import Refused
@@ -139,16 +139,17 @@ def _layout(
                     ["Simple", "Advanced"], value="Simple", show_label=False, container=False, elem_id="view", scale=2
                 )
                 reset = gr.Button("Reset", size="sm", elem_id="reset", min_width=60, scale=1)
-            form = controls.build(prompt, talk, choice, missing)
+            previews = live.charts(PLACE, [RunSeries(settings)], preview=True, render=False)
+            form = controls.build(prompt, talk, choice, missing, previews)
             controls.open_with(form, settings)
         with gr.Column(elem_classes=["ll-stage"], scale=1, min_width=320):
-            figures = live.figures("run", FIELDS)
+            figures = live.figures("run", FIELDS, ABOUT)
             text = live.response("run", "Response", branches=True)
             tree = live.branches()
             go_on = gr.Button("Go on: ask the next question", size="sm", elem_id="go-on")
             stream = live.stream(View.of(first).frame() if first else None)
             with gr.Row(elem_classes=["ll-grid"]):
-                previews = live.charts(PLACE, [RunSeries(settings)])
+                live.charts(PLACE, [], preview=False)
     view.change(None, [view], None, js="(v) => document.body.classList.toggle('advanced', v === 'Advanced')")
     reset.click(lambda: form.values({}), None, form.inputs, **QUIET)
     buttons = Buttons(PLACE, go, stop, [wrap], [*resting, go_on])

@@ -54,9 +54,9 @@ the count says, but never later. At inference the number is an upper bound that 
 """,
     ),
     Idea(
-        "Asked, and Decay: the baselines",
+        "In the prompt, and Push the end: the baselines",
         r"""
-*Asked* writes the target into the prompt and hopes. *Decay* multiplies the score of EOS by a factor that
+*In the prompt* writes the target there and hopes. *Push the end* multiplies the score of EOS by a factor that
 grows exponentially past the target: it ends late rather than well.
 """,
     ),

@@ -28,10 +28,8 @@ from backend.refused import Refused
 from backend.settings import RunSettings
 
 PLACE: Final = "long"
-LAYER = 12
 HINT = (
-    "After each reading the model writes what it finds likeliest, or answers what number the text hides: then a window "
-    "shows what lies outside it."
+    "After each reading the model writes on. Or it is asked for a number hidden earlier: can it still find it?"
 )
 MAX_BYTES = 2_000_000
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)
@@ -68,7 +66,7 @@ def build(lab: Any, runs: Runs, opens: Callable[..., Any]) -> tuple[dict[str, An
 
     opens: the event of the page's opening.
     """
-    choice = model.build(lab.models.names(), "l-", LAYER)
+    choice = model.build(lab.models.names(), "l-")
     with gr.Row(elem_classes=["ll-toolbar"]):
         first = gr.Row(elem_classes=["ll-presets"])
     with gr.Row(elem_classes=["ll-panel", "ll-common"]):
@@ -80,7 +78,7 @@ def build(lab: Any, runs: Runs, opens: Callable[..., Any]) -> tuple[dict[str, An
         policies, about, buttons = _policies()
     live.figures("long", FIGURES)
     queue = gr.HTML("", apply_default_css=False, elem_classes=["ll", "ll-queue"])
-    live.answers("l-answers", "What the model goes on with", HINT)
+    live.answers("l-answers", "What it writes next", HINT)
     live.sight("l-sight", "What it still sees of the text", SIGHT)
     with gr.Row(elem_classes=["ll-grid", "ll-large"]):
         live.charts(PLACE, NOTHING_READ)
@@ -153,7 +151,7 @@ def _extent() -> tuple[gr.Dropdown, gr.Slider, gr.Slider, gr.Slider]:
 
 def _afterwards() -> tuple[gr.Radio, gr.Slider]:
     """What the model does after reading, and where a number is hidden for it."""
-    then = gr.Radio([NOTHING, WRITE, NUMBER], value=WRITE, label="After reading", elem_id="l-then")
+    then = gr.Radio([NOTHING, WRITE, NUMBER], value=WRITE, label="What it does next", elem_id="l-then")
     depth = gr.Slider(
         0, 100, 30, step=1, label="Where the number lies, % of the text", visible=False, elem_id="l-depth"
     )
@@ -164,7 +162,7 @@ def _afterwards() -> tuple[gr.Radio, gr.Slider]:
 def _policies() -> tuple[gr.CheckboxGroup, Any, Buttons]:
     """The policies to read by, how long that takes, and the buttons."""
     with gr.Column(scale=2, min_width=200):
-        policies = gr.CheckboxGroup(list(POLICIES), value=["Plain", "Λ"], label="Read it", elem_id="l-policies")
+        policies = gr.CheckboxGroup(list(POLICIES), value=["Plain", "Λ"], label="Ways of reading", elem_id="l-policies")
         about = live.note(elem_id="l-about")
         with gr.Row(elem_classes=["ll-buttons"]):
             go = gr.Button("Read", variant="primary", elem_classes=["ll-go"], elem_id="l-go", min_width=90)
@@ -282,7 +280,7 @@ def _answers(todo: Task, readings: Sequence[RunSeries]) -> dict[str, str]:
     rows = [["The number" if todo.number else "The text itself", todo.own, ""]] if todo.own else []
     for reading in readings:
         if reading.written:
-            verdict = ("Recalled" if todo.number in reading.written else "Not recalled") if todo.number else ""
+            verdict = ("Found" if todo.number in reading.written else "Not found") if todo.number else ""
             rows.append([reading.name, reading.written, verdict])
     return {"l-answers": orjson.dumps(rows).decode()}
 

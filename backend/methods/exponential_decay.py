@@ -32,8 +32,8 @@ class Penalty:
 
 class ExponentialDecay(LengthMethod):
     name = "exp_decay"
-    label = "Decay"
-    summary = "The end token is favoured more and more past the target."
+    label = "Push the end"
+    summary = "Past the target, each token makes the end likelier."
     order = 30
     retargets = True
     writes_end = True

@@ -4,8 +4,8 @@ from backend.methods.base import LengthMethod
 
 class Free(LengthMethod):
     name = "none"
-    label = "Free"
-    summary = "The model ends when it likes; only the cap holds."
+    label = "Off"
+    summary = "No length control: it stops by itself or at the cap."
     order = 0
     bound = None
     encoder_decoder = True

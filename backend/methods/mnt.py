@@ -35,7 +35,7 @@ class MaxNewTokens(SignalMethod):
 class MntLdpe(MaxNewTokens):
     name = "mnt_ldpe"
     label = "MNT++ LDPE"
-    summary = "A limit that is not to be passed, by LDPE."
+    summary = "Stays under a limit, by a countdown over prompt and answer."
     order = 80
     counts = Ldpe
     recipe = (RECIPE.replace("{kind}", "ldpe").replace("{start}", "{stages}/match/ldpe"),)
@@ -44,7 +44,7 @@ class MntLdpe(MaxNewTokens):
 class MntOrpe(MaxNewTokens):
     name = "mnt_orpe"
     label = "MNT++ ORPE"
-    summary = "A limit that is not to be passed, by ORPE."
+    summary = "Stays under a limit, by a countdown over the answer alone."
     order = 81
     counts = Orpe
     recipe = (RECIPE.replace("{kind}", "orpe").replace("{start}", "assets/adapters/orpe"),)

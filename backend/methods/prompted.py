@@ -6,7 +6,7 @@ from backend.methods.base import LengthMethod
 
 class Prompted(LengthMethod):
     name = "prompted"
-    label = "Asked"
+    label = "In the prompt"
     summary = "The target is written into the prompt."
     paper = "000 §4"
     order = 10
@@ -22,8 +22,8 @@ class Prompted(LengthMethod):
 
 class PromptedTuned(Prompted):
     name = "prompted_tuned"
-    label = "Asked, tuned"
-    summary = "The target is written into the prompt, for a model trained to heed it."
+    label = "In the prompt, trained"
+    summary = "The target is written into the prompt of a model that was trained to heed it."
     order = 20
     adapter = True
     recipe = ("{answers} --method prompted_tuned --samples 700 --out assets/adapters/prompted_tuned",)

@@ -8,7 +8,7 @@ from backend.models.adapters import other_models
 from backend.models.capabilities import Capabilities
 from backend.positions import policies
 from backend.refused import Refused
-from backend.settings import RunSettings
+from backend.settings import RunSettings, Watch
 
 
 def check(settings: RunSettings, capabilities: Capabilities) -> None:
@@ -27,7 +27,10 @@ def check(settings: RunSettings, capabilities: Capabilities) -> None:
     for control, reason in capabilities.unsupported.items():
         if asked.get(control):
             raise Refused(reason)
-    if settings.watch.layer >= capabilities.layers or settings.watch.head >= capabilities.heads:
+    watch, default = settings.watch, Watch()
+    # What nobody asked for gives way to what the model has.
+    lacks = watch.layer != default.layer and watch.layer >= capabilities.layers
+    if lacks or (watch.head != default.head and watch.head >= capabilities.heads):
         raise Refused(
             f"the model has {capabilities.layers} layers of {capabilities.heads} heads: watch a layer from 0 to "
             f"{capabilities.layers - 1} and a head from 0 to {capabilities.heads - 1}"

@@ -13,6 +13,6 @@ class Plain(PositionPolicy):
 
     name = "none"
     label = "Plain"
-    summary = "Every distance is what it is."
+    summary = "Positions as trained."
     order = 0
     needs = ""

@@ -21,20 +21,21 @@ from backend.settings.length import (
     noun,
 )
 from backend.settings.model import ModelSettings, Precision, Watch
-from backend.settings.position import MAX_WINDOW, Pic, PositionSettings, WindowSettings
+from backend.settings.position import MAX_WINDOW, Pic, PositionSettings, VariantSettings, WindowSettings
 from backend.settings.prompt import MAX_PROMPT_CHARS, MAX_TURNS, PromptSettings, Turn
 from backend.settings.sampling import SamplingSettings
 
 __all__ = [
     "CAP", "MAX_LANDING", "MAX_NEW_TOKENS", "MAX_PROMPT_CHARS", "MAX_TARGET", "MAX_TURNS", "MAX_WINDOW",
     "LengthSettings", "Method", "ModelSettings", "Pic", "PositionSettings", "Precision", "PromptSettings",
-    "RunSettings", "SamplingSettings", "Turn", "Unit", "Watch", "WindowSettings", "cap_for", "counted", "noun",
+    "RunSettings", "SamplingSettings", "Turn", "Unit", "VariantSettings", "Watch", "WindowSettings", "cap_for",
+    "counted", "noun",
 ]  # fmt: skip
 
 
 # pydantic takes the fields of the last part first.
 class RunSettings(
-    SamplingSettings, WindowSettings, PositionSettings, LengthSettings, ModelSettings, PromptSettings
+    SamplingSettings, WindowSettings, VariantSettings, PositionSettings, LengthSettings, ModelSettings, PromptSettings
 ):
     """Everything that decides a run's output: the sum of its parts, and what is watched. Frozen; invalid values raise
     with a sentence that says what to do."""

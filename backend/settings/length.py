@@ -46,30 +46,35 @@ def cap_for(method: Method, target: int, limit: int, unit: Unit) -> int:
 class LengthSettings(Part):
     """A length method and its aim. A cap that is not given follows the aim."""
 
-    title = "Length"
-    hint = "how much it writes"
+    title = "How long?"
+    hint = "a method, and what it aims at"
 
     method: Method = Field("none", description="how the length is steered")
-    target: Annotated[int, OnPage("Target", most=1000)] = Field(
+    target: Annotated[int, OnPage("Target", "How long the answer is to be.", most=1000)] = Field(
         100, ge=1, le=MAX_TARGET, description="wanted length of the response, in `unit`"
     )
-    unit: Annotated[Unit, OnPage("Unit")] = Field("tokens", description="what the target or the limit counts")
-    limit: Annotated[int, OnPage("Limit", most=1000)] = Field(
+    unit: Annotated[Unit, OnPage("Unit", "What is counted.")] = Field(
+        "tokens", description="what the target or the limit counts"
+    )
+    limit: Annotated[int, OnPage("Limit", "What the answer is to stay under.", most=1000)] = Field(
         200, ge=1, le=MAX_TARGET, description="upper bound for Max New Tokens++, in `unit`"
     )
     landing: Annotated[
         int,
         OnPage(
-            "Landing", "endings tried near the target or limit, to finish a sentence there; 0 is off", most=MAX_LANDING
+            "Landing", "Finishes the sentence: tries so many endings near the target or limit. 0 is off.",
+            most=MAX_LANDING,
         ),
     ] = Field(
         0, ge=0, le=MAX_LANDING,
         description="continuations tried near the target or limit, to end a sentence there; 0 is off",
     )  # fmt: skip
-    in_prompt: Annotated[bool, OnPage("Say the length in the prompt too", "more answers come to an end")] = Field(
+    in_prompt: Annotated[bool, OnPage("Say the length in the prompt too", "More answers then come to an end.")] = Field(
         False, description="say the wanted length in the prompt too, so that the answer is planned for it"
     )
-    max_new_tokens: Annotated[int, OnPage("Cap on new tokens", most=4096)] = Field(
+    max_new_tokens: Annotated[
+        int, OnPage("Cap on new tokens", "The most it may write. Follows the target until you change it.", most=4096)
+    ] = Field(
         CAP, ge=1, le=MAX_NEW_TOKENS,
         description="hard cap on generated tokens, always on; follows target or limit if unset",
     )  # fmt: skip

@@ -26,13 +26,17 @@ class ModelSettings(Part):
 
 
 class Watch(BaseModel):
-    """What the probes record while the model writes (002 §3)."""
+    """What the probes record while the model writes (002 §3).
+
+    Of the embedded model's heads the default one tells near from far most clearly; a model without such a layer or head
+    shows its last.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     enabled: bool = Field(True, description="record attention entropy, logits and first-layer states")
-    layer: int = Field(0, ge=0, le=1000, description="layer whose attention logits are binned by distance")
-    head: int = Field(0, ge=0, le=1000, description="head whose attention logits are binned by distance")
-    every: Annotated[int, OnPage("Every n tokens")] = Field(
+    layer: int = Field(12, ge=0, le=1000, description="layer whose attention logits are binned by distance")
+    head: int = Field(6, ge=0, le=1000, description="head whose attention logits are binned by distance")
+    every: Annotated[int, OnPage("Every n tokens", "How often scores are recorded.")] = Field(
         4, ge=1, le=1000, description="tokens between two recordings of the attention logits"
     )

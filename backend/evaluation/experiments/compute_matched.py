@@ -83,7 +83,7 @@ def _stride(attention: str, window: int) -> int:
 
 class ComputeMatched(Experiment):
     name = "compute_matched"
-    title = "What a window saves, beside truncation"
+    title = "Work a Λ window saves over cutting the text off"
     question = "How much computation does truncation take for the perplexity that a Λ window leaves?"
     paper = "002 figure 4"
     order = 40

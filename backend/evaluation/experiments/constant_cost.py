@@ -79,7 +79,7 @@ def _timed(work: Callable[[], None], tokens: int) -> float:
 
 class ConstantCost(Experiment):
     name = "constant_cost"
-    title = "A token's cost far into a text"
+    title = "Time for a token far into a long text"
     question = "Does a token far into a text cost what one near its start does, under Λ?"
     paper = "002 §4"
     order = 50

@@ -1,4 +1,4 @@
-"""Which LoRA to ship: its layers and its rank, by what the same little training makes of each.
+"""Which layers and what rank an adapter needs, by what the same little training makes of each.
 
     python -m backend evaluate lora_ablation --data CORPUS
 
@@ -57,7 +57,7 @@ def _found(models: Models, model: str, adapter: Path, prompts: int, report: Call
 
 class LoraAblation(Experiment):
     name = "lora_ablation"
-    title = "Which LoRA to ship"
+    title = "Which layers and what rank an adapter needs"
     question = "Which layers and which rank of an adapter end nearest to short targets for their size?"
     files = ("shapes.json",)
     key = ("targets", "rank")

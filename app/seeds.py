@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from app import live
+from app import live, outcome
 from app.charts import drawing
 from app.charts.base import Chart, encode
 from app.charts.palette import SERIES_COLOURS
@@ -42,9 +42,9 @@ def frames(
     found: the settings with their first answers; it grows. control: the run's. last: the frame that showed these.
     """
     cases = [
-        (ended, settings.model_copy(update={"seed": settings.seed + more, "watch": Watch(enabled=False)}))
+        (name, ended, settings.model_copy(update={"seed": settings.seed + more, "watch": Watch(enabled=False)}))
         for more in range(1, count)
-        for _, settings, ended in found
+        for name, settings, ended in found
         if settings.temperature
     ]
     total = len(cases) + sum(len(ended) for *_, ended in found)
@@ -52,10 +52,12 @@ def frames(
     def shown() -> Frame:
         return replace(last, parts=dict(last.parts) | _parts(found, total, run), running=True)
 
-    asked = [settings for _, settings in cases]
+    asked = [settings for *_, settings in cases]
     for batch in batches(finishes(lab, asked, control, ROWS), PERIOD):
         for number, one in batch:
-            cases[number][0].append(one)
+            name, ended, settings = cases[number]
+            ended.append(one)
+            run.outcomes.append(outcome.answer(name, settings, one))
         yield shown()
     yield shown()
 
@@ -80,11 +82,11 @@ def picture(found: Sequence[Answers]) -> Chart:
             data.append(drawing.marks(
                 [name], [settings.goal], "target", {"symbol": "line-ew-open", "size": 40, "color": "@ink"}, "%{y}"
             ))  # fmt: skip
-    words = [[name, outcome(settings, ended)] for name, settings, ended in found]
+    words = [[name, _said(settings, ended)] for name, settings, ended in found]
     return Chart(data, layout, " ".join(f"{name}: {each}." for name, each in words), ("Setting", "Answers"), words)
 
 
-def outcome(settings: RunSettings, ended: Sequence[Finish]) -> str:
+def _said(settings: RunSettings, ended: Sequence[Finish]) -> str:
     """How long the answers to a setting are, and how they ended, in words."""
     unit = settings.unit
     lengths = [getattr(one, unit) for one in ended]

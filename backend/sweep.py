@@ -102,19 +102,11 @@ def sweep(lab: Lab, asked: Sequence[RunSettings], out: Path, report: Callable[[s
             stream.write(line(COLUMNS))
         ended = side_by_side(partial(_finish, lab), left)
         for number, (settings, finish) in enumerate(zip(left, ended, strict=True), 1):
-            row = _row(settings, finish)
+            row = row_of(settings, finish)
             stream.write(line(row.values()))
             stream.flush()
             report(f"{number:,} of {len(left):,} · {row['method']}: {counted(row['length'], row['unit'])}")
     return rows(out)
-
-
-def answers(
-    lab: EngineBackend, asked: Sequence[RunSettings], control: Control, most: int
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The rows of `finishes`."""
-    for number, finish in finishes(lab, asked, control, most):
-        yield number, _row(asked[number], finish)
 
 
 def finishes(
@@ -248,7 +240,8 @@ def _finish(lab: Lab | EngineBackend, settings: RunSettings, control: Control | 
     return finish
 
 
-def _row(settings: RunSettings, finish: Finish) -> dict[str, Any]:
+def row_of(settings: RunSettings, finish: Finish) -> dict[str, Any]:
+    """How a run ended, by COLUMNS."""
     unit = settings.unit
     target = "" if methods[settings.method].bound is None else settings.goal
     return {

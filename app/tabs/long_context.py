@@ -11,7 +11,7 @@ from typing import Any, Final
 import gradio as gr
 import orjson
 
-from app import charts, controls, live, model, plans, setting, toasts
+from app import charts, controls, live, model, outcome, plans, setting, toasts
 from app.buttons import QUIET, Buttons
 from app.frames import Frame
 from app.lessons import lessons
@@ -202,6 +202,7 @@ def _read(
             for readings in plans.readings(lab, todo, ways, control):
                 seconds = plans.left(ways, readings, since)
                 run.stream.show(_frame(_figures(readings[-1], seconds, control.stopped), drawn()))
+            run.outcomes += outcome.readings(readings, todo.number)
             yield run.ends(_frame(_ended(readings, length, control.stopped), drawn()))
     except Exception as error:
         yield failed("long", error, "The text could not be read")

@@ -1,11 +1,12 @@
 // The panel of a lesson: predict, run, look, check. It stays while the lesson runs on another tab. Lessons come as the
 // property `lessons`; the value says what is asked of the page, as JSON.
+const LATEST = 3000;
 let openLesson = () => {}, lessonRun = async (value) => value;
 const runLesson = (...asked) => lessonRun(...asked);
 function lesson(element, props, trigger) {
   const root = element.querySelector(".ll-lesson");
   const body = root.querySelector(".ll-steps"), title = root.querySelector("h2");
-  let shown = null, predicted = null, asked = 0, opener = null;
+  let shown = null, predicted = null, asked = 0, opener = null, cameTo = null;
   const made = (tag, kind, words = "") => Object.assign(document.createElement(tag), { className: kind, textContent: words });
 
   function step(number, name, ...parts) {
@@ -81,22 +82,29 @@ function lesson(element, props, trigger) {
     trigger("input");
   }
 
+  receives("outcome", (value) => { cameTo = value; });
+  // What the run came to, by the lesson's first figure; its last frame may come after the button is free.
+  async function figure() {
+    const { of, what } = shown.figures[0], late = Date.now() + LATEST;
+    await until(() => cameTo || Date.now() > late);
+    return cameTo?.[of]?.[what];
+  }
+
   // Presses the tab's own button once it is there, and goes on to what is to be seen when it rests again.
   lessonRun = async (value, buttons) => {
     const go = () => document.querySelector(buttons[shown.run.tab]);
+    cameTo = null;
     await presses(buttons[shown.run.tab]);
     await until(() => go().disabled);
     reach("look");
     await until(() => !go().disabled);
-    judge();
+    judge(await figure());
     reach("check");
     return value;
   };
-  function judge() {
+  function judge(number) {
     const verdict = body.querySelector(".ll-verdict");
-    const found = shown.run.result && document.querySelector(shown.run.result)?.textContent.match(/[\d,]+/)?.[0];
-    if (predicted?.number != null && found) {
-      const number = Number(found.replaceAll(",", ""));
+    if (predicted?.number != null && number != null) {
       const away = Math.abs(number - predicted.number).toLocaleString("en");
       verdict.textContent = `You said ${predicted.number.toLocaleString("en")}; it is ${number.toLocaleString("en")} ${predicted.unit}: ${away} away.`;
     } else if (predicted?.number != null) {

@@ -13,14 +13,10 @@ from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar
 
 from app import outcome
-from app.frames import Frame, Stream, Streams
+from app.frames import PERIOD, SLOWEST, Frame, Stream, Streams
 from app.outcome import Outcome
-from backend.cgroup import cores
 
 Event = TypeVar("Event")
-SLOWEST = 0.33
-# A frame costs the page's machine what it costs; with two cores the model and, often, the browser need both.
-PERIOD = 0.2 if cores() > 2 else SLOWEST
 SHARE = 0.08
 # Seconds between looks whether a run has ended.
 LOOK = 0.05

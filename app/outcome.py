@@ -101,4 +101,4 @@ def _leaves(first: RunSeries, one: RunSeries) -> int | None:
     means = np.convolve(worse, np.full(STRETCH, 1 / STRETCH), "valid")
     fine = np.flatnonzero(means < WORSE)
     begins = int(fine[-1]) + 1 if len(fine) else 0
-    return begins + STRETCH if begins < len(means) else None
+    return begins + STRETCH // 2 if begins < len(means) else None

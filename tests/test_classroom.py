@@ -138,6 +138,14 @@ def test_a_prediction_is_of_the_run_of_its_lesson_alone(opened):
     assert not any(dot["lesson"] for dot in answers(opened, ran("page", pair())))
 
 
+def test_who_runs_a_lesson_again_has_guessed_once(opened):
+    opened.joins(opened.code, "page", "browser")
+    for _ in range(2):
+        opened.predicts("page", Prediction("ask_for_sixty", 90, None))
+        assert {dot["predicted"] for dot in answers(opened, ran("page", pair()))} == {90}
+    assert len(opened.shown()["predictions"]) == 1
+
+
 def test_a_prediction_whose_recorded_run_is_shown_waits_for_no_other(opened):
     opened.joins(opened.code, "page", "browser")
     opened.predicts("page", Prediction("ask_for_sixty", 90, None), runs=False)
@@ -189,11 +197,11 @@ def test_what_wrote_nothing_or_is_nobodys_is_no_dot(opened):
 
 def test_what_is_kept_of_a_student_is_bounded(opened):
     opened.joins(opened.code, "page", "browser")
-    for _ in range(KEPT):
-        opened.predicts("page", Prediction("ask_for_sixty", 1, None))
+    for number in range(KEPT + 2):
+        opened.predicts("page", Prediction("ask_for_sixty", number, None))
         opened.ended(ran("page", pair()))
     dots = opened.shown()["dots"]
-    assert len(dots) == KEPT and dots[-1]["number"] == 2 * KEPT and len(opened.shown()["predictions"]) == KEPT
+    assert len(dots) == KEPT and dots[-1]["number"] == 2 * KEPT + 4 and len(opened.shown()["predictions"]) == KEPT
 
 
 def test_a_closed_class_forgets_everything_and_has_another_code(opened):

@@ -103,8 +103,10 @@ class Room:
                 self._awaited.pop(session, None)
                 if runs:
                     self._awaited[session] = prediction
-                for kept in (self._predictions, self._alone):
-                    kept[student] = [*kept.get(student, []), prediction][-KEPT:]
+                # Who runs a lesson again with the same guess has guessed once.
+                if prediction not in self._predictions.get(student, []):
+                    for kept in (self._predictions, self._alone):
+                        kept[student] = [*kept.get(student, []), prediction][-KEPT:]
                 self.version += 1
 
     def begins(self, run: Run) -> None:

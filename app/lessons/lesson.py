@@ -74,7 +74,8 @@ class Teacher(Part):
 
 class Lesson(TomlFile):
     """A lesson, as its file has it. minutes: with a class. idea: what it is about, in a sentence. figures: what its run
-    comes to, first that which is to be predicted, where it is a number. misconception: what it takes away."""
+    comes to, first that which is to be predicted, where it is a number. at: the parts of the page that `look` speaks
+    of, as CSS selectors. misconception: what it takes away."""
 
     title: str
     minutes: int = Field(ge=1)
@@ -83,6 +84,7 @@ class Lesson(TomlFile):
     run: Run
     figures: tuple[Figure, ...] = Field(min_length=1)
     look: str
+    at: tuple[str, ...] = Field(min_length=1)
     check: Check
     misconception: str
     teacher: Teacher

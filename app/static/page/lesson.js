@@ -1,12 +1,12 @@
 // The panel of a lesson: predict, run, look, check. It stays while the lesson runs on another tab. Lessons come as the
-// property `lessons`; the value says what is asked of the page, as JSON.
+// property `lessons`; the value says what is asked of the page, as JSON. An address names the lesson that is open.
 const LATEST = 3000;
 let openLesson = () => {}, lessonRun = async (value) => value;
 const runLesson = (...asked) => lessonRun(...asked);
 function lesson(element, props, trigger) {
   const root = element.querySelector(".ll-lesson");
   const body = root.querySelector(".ll-steps"), title = root.querySelector("h2");
-  let shown = null, predicted = null, asked = 0, opener = null, cameTo = null;
+  let shown = null, predicted = null, asked = 0, opener = null, cameTo = null, forced = false, pressed = {};
   const made = (tag, kind, words = "") => Object.assign(document.createElement(tag), { className: kind, textContent: words });
 
   function step(number, name, ...parts) {
@@ -44,7 +44,9 @@ function lesson(element, props, trigger) {
   function show(name) {
     const found = props.lessons.find((one) => one.name === name);
     if (!found) return;
-    [shown, predicted] = [found, null];
+    [shown, predicted, forced] = [found, null, false];
+    points(false);
+    addressed(name);
     title.textContent = found.title;
     const verdict = made("p", "ll-verdict"), answer = made("p", "ll-answer", found.check.answer);
     answer.hidden = true;
@@ -54,8 +56,9 @@ function lesson(element, props, trigger) {
     const next = props.lessons[props.lessons.indexOf(found) + 1];
     body.replaceChildren(
       predicting(found.predict),
-      step(2, "Run", made("p", "", found.run.words), button("Run it", () => ask())),
-      step(3, "Look", verdict, made("p", "", found.look)),
+      step(2, "Run", made("p", "", found.run.words), button("Run it", () => ask({ live: forced })),
+        ...(found.seconds ? [button("Show the recorded run", () => ask({ recorded: true }))] : []), made("p", "ll-hint ll-how")),
+      step(3, "Look", verdict, made("p", "", found.look), button("Show me where", () => points(true))),
       step(4, "Check", made("p", "", found.check.question), button("Show the answer", (pressed) => {
         answer.hidden = wrong.hidden = false;
         answer.tabIndex = -1;
@@ -73,12 +76,30 @@ function lesson(element, props, trigger) {
   const beside = (open) => element.closest(".contain > *")?.classList.toggle("ll-learning", open);
   function close() {
     root.hidden = true;
+    points(false);
+    addressed(null);
     beside(false);
     (opener?.offsetParent ? opener : document.querySelector("[role=tab][aria-selected=true]"))?.focus();
   }
-  function ask() {
+  function addressed(name) {
+    const url = new URL(location.href);
+    if (name) url.searchParams.set(LESSON, name); else url.searchParams.delete(LESSON);
+    if (url.href !== location.href) history.replaceState(history.state, "", url);
+  }
+  // What the lesson speaks of stands out, the first of it in sight.
+  function points(at) {
+    for (const one of document.querySelectorAll(".ll-looked-at")) one.classList.remove("ll-looked-at");
+    const found = at ? shown.at.map((place) => document.querySelector(place)).filter((one) => one?.offsetParent) : [];
+    for (const one of found) one.classList.add("ll-looked-at");
+    const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    found[0]?.scrollIntoView({ block: "start", behavior: still ? "auto" : "smooth" });
+  }
+  // how: live, whatever the wait; or recorded.
+  function ask(how = {}) {
     sweeps(false);
-    props.value = JSON.stringify({ run: shown.name, asked: ++asked, number: predicted?.number ?? null, choice: predicted?.index ?? null });
+    points(false);
+    [cameTo, pressed] = [null, how];
+    props.value = JSON.stringify({ run: shown.name, asked: ++asked, number: predicted?.number ?? null, choice: predicted?.index ?? null, ...how });
     trigger("input");
   }
 
@@ -90,18 +111,39 @@ function lesson(element, props, trigger) {
     return cameTo?.[of]?.[what];
   }
 
-  // Presses the tab's own button once it is there, and goes on to what is to be seen when it rests again.
-  lessonRun = async (value, buttons) => {
-    const go = () => document.querySelector(buttons[shown.run.tab]);
-    cameTo = null;
-    await presses(buttons[shown.run.tab]);
-    await until(() => go().disabled);
+  // Presses the tab's own button once it is there, or finds the recorded run there, and goes on to what is to be seen.
+  // A run that shows nothing for too long is taken back, and the recorded one takes its place.
+  lessonRun = async (how, buttons) => {
+    const { go, stop } = buttons[shown.run.tab], button = (selector) => document.querySelector(selector);
+    if (how === "recorded") await until(() => button(go)?.offsetParent);
+    else {
+      await presses(go);
+      await until(() => button(go).disabled);
+      const late = Date.now() + 1000 * props.patience, spared = shown.seconds && !pressed.live;
+      await until(() => !button(go).disabled || begun() || (spared && Date.now() > late));
+      if (button(go).disabled && !begun()) {
+        button(stop).click();
+        await until(() => !button(go).disabled);
+        return ask({ recorded: true, instead: true });
+      }
+    }
+    says(how === "recorded");
     reach("look");
-    await until(() => !go().disabled);
+    points(true);
+    await until(() => !button(go).disabled);
     judge(await figure());
+    // Some of it shows only once there is something to show.
+    if (document.querySelectorAll(".ll-looked-at").length < shown.at.length) points(true);
     reach("check");
-    return value;
   };
+  const begun = () => (shown.run.tab === "long" ? underway : writes);
+  function says(recorded) {
+    const chosen = pressed.recorded && !pressed.instead;
+    forced = recorded && !chosen;
+    const made = `This run was recorded before, on two cores; it took ${shown.seconds} s.`;
+    const spared = `A run now would wait for more than ${props.patience} s. Press “Run it” to wait.`;
+    body.querySelector(".ll-how").textContent = [recorded && made, forced && spared].filter(Boolean).join(" ");
+  }
   function judge(number) {
     const verdict = body.querySelector(".ll-verdict");
     if (predicted?.number != null && number != null) {
@@ -117,6 +159,9 @@ function lesson(element, props, trigger) {
   root.querySelector("[data-act=close]").addEventListener("click", close);
   root.addEventListener("keydown", (event) => { if (event.key === "Escape") { event.stopPropagation(); close(); } });
   openLesson = show;
+  const byAddress = () => { const name = named().get(LESSON); if (name) show(name); };
+  addEventListener("popstate", () => named().get(LESSON) !== shown?.name && byAddress());
+  byAddress();
 }
 document.addEventListener("click", (event) => {
   const name = event.target.closest("[data-lesson]")?.dataset.lesson;

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from gradio.queueing import EventQueue
 from playwright.sync_api import Locator, expect
 from test_app_browser import address, demo, held, lab, visit  # noqa: F401
 
@@ -244,7 +245,7 @@ def test_a_reading_breaks_where_it_is_worse_to_the_end_and_not_where_it_recovers
 def test_a_wait_is_as_long_as_the_runs_before_it_took(lab):  # noqa: F811
     queue = lab_page.build(lab, available, Runs(), 2).admission
     assert queue.waits("model") == 0.0
-    line = queue.event_queue_per_concurrency_id["model"]
+    line = queue.event_queue_per_concurrency_id["model"] = EventQueue("model", 2)
     run = next(fn for fn in queue.blocks.fns.values() if fn.concurrency_id == "model")
     queue.process_time_per_fn[run].add(12.0)
     line.start_times_per_fn[run].add(0.0)

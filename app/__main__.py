@@ -148,7 +148,7 @@ def main() -> None:
     os.environ["FORWARDED_ALLOW_IPS"] = given.forwarded
     limits, share = options.of(Limits, given), given.share == "yes"
     room = Room() if given.classroom else None
-    runs, deployment = Runs(room.ended) if room else Runs(), options.of(Deployment, given)
+    runs, deployment = Runs(room.begins, room.ended) if room else Runs(), options.of(Deployment, given)
     host = given.host or os.environ.get("GRADIO_SERVER_NAME") or (ANY_ADDRESS if room else None)
     log.bound(int(limits.log_kb * 1000))
     try:

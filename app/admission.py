@@ -212,6 +212,16 @@ class Admission(Queue):
                     return [event], False, line.concurrency_id
         return None
 
+    def waits(self, name: str) -> float:
+        """About how many seconds one more run of a line would wait before it begins, by how long those there take."""
+        line = self.event_queue_per_concurrency_id.get(name)
+        if line is None or line.concurrency_limit is None or line.current_concurrency < line.concurrency_limit:
+            return 0.0
+        there = [*line.start_times_per_fn, *(event.fn for event in line.queue)]
+        spent = [self.process_time_per_fn[fn].avg_time for fn in there if fn in self.process_time_per_fn]
+        mean = sum(spent) / len(spent) if spent else 0.0
+        return mean * (len(line.queue) + 1) / line.concurrency_limit
+
     def unread(self, session: str | None) -> bool:
         """Whether a session has updates of a run that it has not read; from any thread."""
         messages = self.pending_messages_per_session.get(session or "")

@@ -9,7 +9,7 @@ from typing import Any
 
 import gradio as gr
 
-from app import cap, conversation, live, setting
+from app import cap, conversation, live, presets, setting
 from app.buttons import QUIET
 from app.model import ModelChoice
 from app.share import flat, settings_of
@@ -34,11 +34,11 @@ from backend.settings import (
 )
 from backend.settings.on_page import Part, on_page
 
-DEFAULT_PROMPT = "Why is the sky blue, and why does it turn red in the evening?"
+DEFAULT_PROMPT = presets.TRAVEL
 _PLAIN = RunSettings(prompt=DEFAULT_PROMPT)
 UNCOMPRESSED = [_PLAIN.pic, _PLAIN.ratio, _PLAIN.initial, _PLAIN.recent]
 PROMPTS = {
-    "Blue sky": DEFAULT_PROMPT,
+    "Travel": DEFAULT_PROMPT,
     "A short story": "Write a short story about a lighthouse keeper who collects clouds.",
     "Bicycles": "Explain to a child how a bicycle stays upright.",
     "Five tips": "List five ways to save water at home, with one sentence for each.",

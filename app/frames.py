@@ -20,7 +20,13 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from backend.cgroup import cores
+
 PATH = "/lab/frames/{name}"
+# Seconds between frames, which cost the page's machine what they cost: with two cores the model and, often, the browser
+# need both.
+SLOWEST = 0.33
+PERIOD = 0.2 if cores() > 2 else SLOWEST
 
 
 @dataclass(frozen=True)

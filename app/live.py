@@ -199,14 +199,15 @@ that the answer ends there.</p>
     return _html(template, "LengthLab.runway(element, props, trigger, watch) // 'input'", target, f"runway-{name}")
 
 
-def lesson(lessons: Sequence[dict[str, Any]]) -> gr.HTML:
-    """The panel of the lesson that is open. lessons: as `app.lessons.lesson.Lesson` has them."""
+def lesson(lessons: Sequence[dict[str, Any]], patience: int) -> gr.HTML:
+    """The panel of the lesson that is open. lessons: as `app.tabs.lessons.shows` has them. patience: seconds of waiting
+    after which the recorded run of one is shown."""
     template = """
 <aside class="ll-lesson" aria-label="Lesson" hidden><header><h2 tabindex="-1"></h2>
 <button type="button" data-act="close" aria-label="Close the lesson">×</button></header>
 <div class="ll-steps"></div></aside>"""
     script = "LengthLab.lesson(element, props, trigger) // 'input'"
-    return _html(template, script, "", "lesson", lessons=list(lessons))
+    return _html(template, script, "", "lesson", lessons=list(lessons), patience=patience)
 
 
 def branches() -> gr.HTML:

@@ -38,10 +38,8 @@ from backend.serving.local import LocalBackend
 
 TITLE = "Length Lab"
 DEEP_LINK = "/gradio_api/deep_link"
-# The tab of a form, and the button that runs what it asks for.
-GO = {
-    try_it.PLACE: ("try", "#try-go"), compare.PLACE: ("compare", "#c-go"), long_context.PLACE: ("far", long_context.GO),
-}  # fmt: skip
+# The tab of a form.
+TABS = {try_it.PLACE: "try", compare.PLACE: "compare", long_context.PLACE: "far"}
 COPIES = (600, 3600)  # Seconds between looks for Gradio's copies of exported and opened files, and their greatest age.
 HEADER = f"""
 <header class="ll-header"><div><h1>Length Lab</h1>
@@ -71,6 +69,8 @@ class Page(gr.Blocks):
     threads = 40
     store: Store
     orphans: Orphans
+    # Where lessons run.
+    stages: Mapping[str, Stage]
     # Where students reach it, once it is served.
     reached = ""
     _queue: Admission
@@ -170,14 +170,14 @@ def build(
                 evidence.build(opened)
         forms = {try_it.PLACE: tried.form, compare.PLACE: compared, long_context.PLACE: read}
         boxes = forms | {compare.PLACE: {"way": way} | compared}
-        stages = {place: Stage(boxes[place], *GO[place]) for place in forms}
-        lessons.panel(tabs, stages, *([room.predicts] if room else []))
+        shows = {try_it.PLACE: tried.place, compare.PLACE: compares, long_context.PLACE: reads}
+        demo.stages = {place: Stage(boxes[place], TABS[place], shows[place]) for place in forms}
+        lessons.panel(tabs, demo.stages, lambda: demo.admission.waits("model"), *([room.predicts] if room else []))
         _answering(backend, runs, demo)
         _keeping(demo, parts, {generate.PLACE: parts.form.parts, sweep.PLACE: swept} | forms)
         _taking_up(demo, runs, orphans, {
-            try_it.PLACE: tried.place, generate.PLACE: generate.place(parts), compare.PLACE: compares,
-            long_context.PLACE: reads, sweep.PLACE: sweeps,
-        })  # fmt: skip
+            **shows, generate.PLACE: generate.place(parts), sweep.PLACE: sweeps,
+        })
     demo.admits(runs, store, orphans, shares, concurrency)
     demo.routes = [
         *live.routes(), *presence.routes(demo.admission), runs.streams.route, route(), embed.route(), languages.route(),

@@ -18,8 +18,9 @@ from backend.record.trace import Trace
 from backend.settings import RunSettings, Watch
 
 FOLDER = Path(__file__).parents[1] / "assets" / "presets"
-SKY = "Why is the sky blue, and why does it turn red in the evening?"
+TRAVEL = "Why do people like to travel?"
 STORY = "Write a short story about a lighthouse keeper who collects clouds."
+MORNING = "Describe a quiet morning in a few sentences."
 READING = "Why is it good to read every day?"
 
 
@@ -69,13 +70,13 @@ PRESETS = (
     Preset(
         "Λ window 48",
         "sees 48 tokens and 10 sinks",
-        RunSettings(prompt=SKY, window=48, sinks=10, max_new_tokens=160, watch=WATCH),
+        RunSettings(prompt=MORNING, window=48, sinks=10, max_new_tokens=160, watch=WATCH),
     ),
     Preset(
         "Dynamic × 4",
         "the middle compressed by four",
         RunSettings(
-            prompt=STORY, pic="dynamic", ratio=4, initial=4, recent=64, max_new_tokens=200, watch=WATCH
+            prompt=TRAVEL, pic="dynamic", ratio=4, initial=4, recent=64, max_new_tokens=300, watch=WATCH
         ),
     ),
 )

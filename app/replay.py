@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Callable
 
 from anyio import CapacityLimiter, to_thread
 
-from app.frames import Frame
-from app.runs import LOOK, PERIOD
+from app.frames import PERIOD, Frame
+from app.runs import LOOK
 from app.view import View
 from backend.record.trace import Trace
 from backend.steps import Finish, Step

@@ -12,13 +12,11 @@ from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar
 
-from app.frames import Frame, Stream, Streams
-from backend.cgroup import cores
+from app import outcome
+from app.frames import PERIOD, SLOWEST, Frame, Stream, Streams
+from app.outcome import Outcome
 
 Event = TypeVar("Event")
-SLOWEST = 0.33
-# A frame costs the page's machine what it costs; with two cores the model and, often, the browser need both.
-PERIOD = 0.2 if cores() > 2 else SLOWEST
 SHARE = 0.08
 # Seconds between looks whether a run has ended.
 LOOK = 0.05
@@ -111,7 +109,7 @@ def _drain(arrived: SimpleQueue[Any]) -> list[Any]:
 class Run:
     """A session's run: what steers and shows it, where on the page it was begun, whether it goes on beside others of
     the session, whether its last frame was sent, its views, its last frame as it is sent, whether its page was lost and
-    did not come back in time."""
+    did not come back in time. outcomes: of what it writes or reads beside its views."""
 
     session: str | None
     control: Stoppable
@@ -120,6 +118,7 @@ class Run:
     beside: bool = False
     delivered: threading.Event = field(default_factory=threading.Event)
     views: Sequence[Any] = ()
+    outcomes: list[Outcome] = field(default_factory=list)
     last: str = ""
     lost: bool = False
 
@@ -128,9 +127,16 @@ class Run:
         """The first of its views, None while it has none."""
         return self.views[0] if self.views else None
 
+    @property
+    def came_to(self) -> list[Outcome]:
+        """What it came to, once it has ended: of each view that has written something, and of what else there was."""
+        series = [view.series for view in self.views]
+        return [*(outcome.written(one) for one in series if len(one) and one.finish), *self.outcomes]
+
     def ends(self, frame: Frame) -> str:
         """Its last frame, for whoever reads it now or takes it up."""
-        self.last = replace(frame, whole=True).encode()
+        figures = {outcome.PART: outcome.encode(found)} if (found := self.came_to) else {}
+        self.last = replace(frame, parts={**frame.parts, **figures}, whole=True).encode()
         return self.last
 
     async def ended(self, most: float) -> None:
@@ -142,13 +148,15 @@ class Run:
 
 class Runs:
     """Who is running what. A session is Gradio's hash of an open page, or a program's; nobody can reach the run of
-    another, and a run without a session is nobody's. finished: how many have ended so far. ended: hears the session
-    and the views of each that ends; orphaned: hears of each that ended because its page was lost."""
+    another, and a run without a session is nobody's. finished: how many have ended so far. begins, ended: hear of each
+    that begins and ends; orphaned: hears of each that ended because its page was lost."""
 
-    def __init__(self, ended: Callable[[str | None, Sequence[Any]], None] = lambda session, views: None) -> None:
+    def __init__(
+        self, begins: Callable[[Run], None] = lambda run: None, ended: Callable[[Run], None] = lambda run: None
+    ) -> None:
         self.streams = Streams()
         self.finished = 0
-        self._ended = ended
+        self._begins, self._ended = begins, ended
         self.orphaned: Callable[[Run], None] = lambda run: None
         self._runs: list[Run] = []
         self._lock = threading.Lock()
@@ -211,6 +219,7 @@ class Runs:
                     other.control.stop()
             with self._lock:
                 self._runs.append(run)
+            self._begins(run)
             try:
                 yield run
             finally:
@@ -219,6 +228,6 @@ class Runs:
                     self._runs.remove(run)
                     self.finished += 1
                 run.delivered.set()
-                self._ended(run.session, run.views)
+                self._ended(run)
                 if run.lost:
                     self.orphaned(run)

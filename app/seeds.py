@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import chain, count
 from typing import Any
 
-from app import live
+from app import live, outcome
 from app.charts import drawing
 from app.charts.base import Chart, encode
 from app.charts.palette import SERIES_COLOURS
@@ -45,9 +45,11 @@ def frames(
     found: the settings with their first answers; it grows. control: the run's. last: the frame that showed these.
     """
     cases = [
-        (ended, settings.model_copy(update={"seed": (settings.seed + more) % SEEDS, "watch": Watch(enabled=False)}))
+        (name, ended, settings.model_copy(
+            update={"seed": (settings.seed + more) % SEEDS, "watch": Watch(enabled=False)}
+        ))
         for more in range(1, count)
-        for _, settings, ended in found
+        for name, settings, ended in found
         if settings.temperature
     ]
     total = len(cases) + sum(len(ended) for *_, ended in found)
@@ -55,11 +57,12 @@ def frames(
     def shown() -> Frame:
         return replace(last, parts=dict(last.parts) | _parts(found, total, run), running=True)
 
-    asked = [settings for _, settings in cases]
+    asked = [settings for *_, settings in cases]
     for batch in batches(finishes(lab, asked, control, ROWS), PERIOD):
         for number, one in batch:
-            ended, settings = cases[number]
+            name, ended, settings = cases[number]
             ended[settings.seed] = one
+            run.outcomes.append(outcome.answer(name, settings, one))
         yield shown()
     yield shown()
 
@@ -85,12 +88,12 @@ def picture(found: Sequence[Answers]) -> Chart:
         if aim:
             layout["shapes"].append(drawing.dotted("@ink", x=aim) | {"yref": f"y{number} domain"})
     layout["xaxis"] |= {"anchor": f"y{len(found)}" if len(found) > 1 else "y"}
-    words = [[name, outcome(settings, [*ended.values()])] for name, settings, ended in found]
+    words = [[name, said(settings, [*ended.values()])] for name, settings, ended in found]
     summary = " ".join(f"{name}: {each}." for name, each in words)
     return Chart(data, layout | {"hovermode": "closest", "bargap": 0}, summary, ("Setting", "Answers"), words)
 
 
-def outcome(settings: RunSettings, ended: Sequence[Finish]) -> str:
+def said(settings: RunSettings, ended: Sequence[Finish]) -> str:
     """How long the answers to a setting are, and how many of them count as ended at the length asked for, in words."""
     lengths, unit, goal = _lengths(settings, ended), settings.unit, settings.goal
     span = f"{min(lengths):,} to {max(lengths):,} {unit}, median {statistics.median(lengths):g}"

@@ -1,4 +1,4 @@
-"""What a lesson needs of a tab: its boxes by name, and the button that runs it."""
+"""What a lesson needs of a tab: its boxes by name, the buttons that run it, and where its run is shown."""
 
 from __future__ import annotations
 
@@ -6,16 +6,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from app.taking_up import Place
 from backend.refused import Refused
 
 
 @dataclass(frozen=True)
 class Stage:
-    """boxes: the components of a tab's form, by name. tab: its name in an address. go: a CSS selector of the button."""
+    """boxes: the components of a tab's form, by name. tab: its name in an address. place: of its runs."""
 
     boxes: Mapping[str, Any]
     tab: str
-    go: str
+    place: Place
+
+    @property
+    def buttons(self) -> dict[str, str]:
+        """CSS selectors of the buttons that start and stop a run."""
+        buttons = self.place.buttons
+        return {"go": f"#{buttons.go.elem_id}", "stop": f"#{buttons.stop.elem_id}"}
 
     def values(self, chosen: Mapping[str, Any]) -> list[Any]:
         """Of all boxes, in order: what is chosen, the others as the page opens with them. Raises ValueError where a

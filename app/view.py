@@ -17,8 +17,8 @@ from app.branches import Branch, Tree
 from app.charts import shown
 from app.charts.base import encode
 from app.charts.drawing import signed
-from app.frames import Frame
-from app.runs import PERIOD, Run, batches
+from app.frames import PERIOD, Frame
+from app.runs import Run, batches
 from app.series import PastRun, RunSeries
 from app.share import explain
 from backend.ending import ended

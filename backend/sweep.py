@@ -110,14 +110,6 @@ def sweep(lab: Lab, asked: Sequence[RunSettings], out: Path, report: Callable[[s
     return rows(out)
 
 
-def answers(
-    lab: EngineBackend, asked: Sequence[RunSettings], control: Control, most: int
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The rows of `finishes`."""
-    for number, finish in finishes(lab, asked, control, most):
-        yield number, as_row(asked[number], finish)
-
-
 def finishes(
     lab: EngineBackend, asked: Sequence[RunSettings], control: Control, most: int
 ) -> Iterator[tuple[int, Finish]]:
@@ -250,7 +242,7 @@ def _finish(lab: Lab | EngineBackend, settings: RunSettings, control: Control | 
 
 
 def as_row(settings: RunSettings, finish: Finish) -> dict[str, Any]:
-    """A run and how it ended, by COLUMNS."""
+    """How a run ended, by COLUMNS."""
     unit = settings.unit
     target = "" if methods[settings.method].bound is None else settings.goal
     return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
@@ -23,12 +23,15 @@ from app import page as lab_page
 from app import presets
 from app.classroom import addresses, room, screen
 from app.classroom.room import KEPT, Prediction, Room
+from app.frames import Stream
 from app.lessons import lessons
-from app.runs import Runs
+from app.outcome import Outcome
+from app.runs import Run, Runs
 from app.tabs.lessons import prediction
 from app.tabs.try_it import NAMES, TEXTS
 from app.view import View
 from backend.engine import Lab
+from backend.inference.control import Control
 from backend.models.adapters import available
 from backend.models.pool import Models
 
@@ -39,6 +42,24 @@ expect.set_options(timeout=LONG)
 def pair() -> list[View]:
     """The two lanes of the recorded run that the page opens on."""
     return [View.of(trace, name=name) for trace, name in zip(presets.opening(), NAMES, strict=True)]
+
+
+def ran(session: str | None, views: Sequence[View] = (), place: str = "try", outcomes: Sequence[Outcome] = ()) -> Run:
+    """A run of a session's that was begun at a place."""
+    return Run(session, Control(), Stream(), place, views=views, outcomes=[*outcomes])
+
+
+def reading(name: str, ended: str = "read to the end", **more: Any) -> Outcome:
+    """What came of a text that was read."""
+    return Outcome(name, "none", "perplexity", None, 40.5, "good", ended, **more)
+
+
+def answers(opened: Room, run: Run) -> list[dict[str, Any]]:
+    """The dots that a run has made, from its beginning to its end."""
+    before = len(opened.shown()["dots"])
+    opened.begins(run)
+    opened.ended(run)
+    return opened.shown()["dots"][before:]
 
 
 @pytest.fixture
@@ -69,7 +90,7 @@ def test_who_has_the_code_is_a_student_and_stays_the_same_one(opened):
 def test_another_code_is_refused_in_a_sentence(opened, code):
     joined, words = opened.joins(code, "page", "browser")
     assert not joined and words.endswith("ask your teacher for it.") and len(words) < 100
-    opened.ended("page", pair())
+    opened.ended(ran("page", pair()))
     assert not opened.shown()["dots"] and not opened.shown()["students"]
 
 
@@ -85,26 +106,81 @@ def test_pages_that_are_loaded_anew_are_not_kept_for_good(opened, monkeypatch):
     for number in range(9):
         assert opened.joins(opened.code, f"page {number}", "browser")[0]
     assert len(opened._sessions) == 3 and opened.shown()["students"] == 1
-    opened.ended("page 8", pair())
-    opened.ended("page 0", pair())
+    opened.ended(ran("page 8", pair()))
+    opened.ended(ran("page 0", pair()))
     assert len(opened.shown()["dots"]) == 2
 
 
 def test_each_lane_becomes_a_dot_with_the_prediction_that_it_answers(opened):
     opened.joins(opened.code, "page", "browser")
     opened.predicts("page", Prediction("ask_for_sixty", 90, None))
-    opened.ended("page", pair())
-    opened.ended("page", pair()[1:])
-    asked, steered, again = opened.shown()["dots"]
+    asked, steered = answers(opened, ran("page", pair()))
+    (again,) = answers(opened, ran("page", pair()[1:]))
     assert (asked["name"], asked["target"], asked["produced"], asked["predicted"]) == ("Asked", 60, 97, 90)
+    assert (asked["figure"], asked["measured"]) == (97, "tokens")
     assert asked["state"] == "bad" and steered["state"] == "good" and steered["lesson"] == "ask_for_sixty"
     assert again["predicted"] is None and again["lesson"] == ""
     assert len({dot["number"] for dot in (asked, steered, again)}) == 3
 
 
+def test_a_prediction_is_of_the_run_of_its_lesson_alone(opened):
+    opened.joins(opened.code, "page", "browser")
+    before = ran("page", pair())
+    opened.begins(before)
+    opened.predicts("page", Prediction("what_sinks_are_for", None, 1))
+    opened.ended(before)
+    assert not any(dot["lesson"] for dot in opened.shown()["dots"])
+    (elsewhere,) = answers(opened, ran("page", pair()[:1]))
+    (late,) = answers(opened, ran("page", place="long", outcomes=[reading("Λ")]))
+    assert not elsewhere["lesson"] and not late["lesson"]
+    opened.predicts("page", Prediction("ask_for_sixty", 90, None))
+    assert not answers(opened, ran("page"))
+    assert not any(dot["lesson"] for dot in answers(opened, ran("page", pair())))
+
+
+def test_who_runs_a_lesson_again_has_guessed_once(opened):
+    opened.joins(opened.code, "page", "browser")
+    for _ in range(2):
+        opened.predicts("page", Prediction("ask_for_sixty", 90, None))
+        assert {dot["predicted"] for dot in answers(opened, ran("page", pair()))} == {90}
+    assert len(opened.shown()["predictions"]) == 1
+
+
+def test_a_prediction_whose_recorded_run_is_shown_waits_for_no_other(opened):
+    opened.joins(opened.code, "page", "browser")
+    opened.predicts("page", Prediction("ask_for_sixty", 90, None), runs=False)
+    assert not any(dot["lesson"] for dot in answers(opened, ran("page", pair())))
+    assert [one["number"] for one in opened.shown()["predictions"]] == [90]
+
+
+def test_each_reading_is_a_dot_that_says_what_its_lesson_asks(opened):
+    opened.joins(opened.code, "page", "browser")
+    opened.predicts("page", Prediction("what_sinks_are_for", None, 1))
+    kept, dropped = answers(opened, ran("page", (), "long", [reading("Λ"), reading("Λ without sinks")]))
+    for dot in (kept, dropped):
+        assert (dot["figure"], dot["measured"], dot["unit"]) == (40.5, "perplexity", "perplexity")
+        assert (dot["choice"], dot["ended"], dot["target"]) == ("By a half and more", "read to the end", None)
+    opened.predicts("page", Prediction("beyond_training", 900, None))
+    read = [reading("Plain"), reading("Dynamic PIC × 0.125", breaks=1536)]
+    plain, stretched = answers(opened, ran("page", (), "long", read))
+    assert plain["figure"] is None and plain["lesson"] == "beyond_training"
+    assert (stretched["figure"], stretched["measured"], stretched["predicted"]) == (1536, "tokens read", 900)
+
+
+def test_every_answer_to_a_setting_is_a_dot_and_their_spread_is_of_the_first(opened):
+    opened.joins(opened.code, "page", "browser")
+    opened.predicts("page", Prediction("chance_and_length", 200, None))
+    lengths = {"A": (120, 300, 455), "B": (80, 81)}
+    said = ("good", "with a sentence")
+    further = [Outcome(name, "none", "tokens", None, each, *said) for name in lengths for each in lengths[name]]
+    dots = answers(opened, ran("page", (), "compare", further))
+    assert [(dot["name"], dot["produced"]) for dot in dots] == [(one.name, one.produced) for one in further]
+    assert [dot["figure"] for dot in dots] == [335, None, None, 1, None]
+
+
 def test_no_word_of_a_student_leaves_the_run(opened):
     opened.joins(opened.code, "page", "browser")
-    opened.ended("page", pair())
+    opened.ended(ran("page", pair()))
     shown = str(opened.shown()) + str(opened.table())
     for view in pair():
         assert view.series.answer[:20] not in shown and view.series.settings.prompt[:20] not in shown
@@ -112,30 +188,30 @@ def test_no_word_of_a_student_leaves_the_run(opened):
 
 def test_what_wrote_nothing_or_is_nobodys_is_no_dot(opened):
     opened.joins(opened.code, "page", "browser")
-    opened.ended("page", [View(pair()[0].series.settings)])
-    opened.ended("another page", pair())
-    opened.ended(None, pair())
+    opened.ended(ran("page", [View(pair()[0].series.settings)]))
+    opened.ended(ran("another page", pair()))
+    opened.ended(ran(None, pair()))
     opened.predicts(None, Prediction("ask_for_sixty", 90, None))
     assert not opened.shown()["dots"] and not opened.shown()["predictions"]
 
 
 def test_what_is_kept_of_a_student_is_bounded(opened):
     opened.joins(opened.code, "page", "browser")
-    for _ in range(KEPT):
-        opened.predicts("page", Prediction("ask_for_sixty", 1, None))
-        opened.ended("page", pair())
+    for number in range(KEPT + 2):
+        opened.predicts("page", Prediction("ask_for_sixty", number, None))
+        opened.ended(ran("page", pair()))
     dots = opened.shown()["dots"]
-    assert len(dots) == KEPT and dots[-1]["number"] == 2 * KEPT and len(opened.shown()["predictions"]) == KEPT
+    assert len(dots) == KEPT and dots[-1]["number"] == 2 * KEPT + 4 and len(opened.shown()["predictions"]) == KEPT
 
 
 def test_a_closed_class_forgets_everything_and_has_another_code(opened):
     opened.joins(opened.code, "page", "browser")
     opened.predicts("page", Prediction("ask_for_sixty", 90, None))
-    opened.ended("page", pair())
+    opened.ended(ran("page", pair()))
     code = opened.code
     opened.close()
     assert not opened.joins(code, "page", "browser")[0]
-    opened.ended("page", pair())
+    opened.ended(ran("page", pair()))
     shown = opened.shown()
     assert not shown["dots"] and not shown["predictions"] and not shown["students"] and shown["code"] != code
 
@@ -175,7 +251,7 @@ def test_the_screen_is_read_again_only_where_it_changed(opened, teacher):
 
 def test_a_dot_is_hidden_put_back_and_saved(opened, teacher):
     opened.joins(opened.code, "page", "browser")
-    opened.ended("page", pair())
+    opened.ended(ran("page", pair()))
     assert teacher.post("hide/2").status_code == 204
     assert [dot["hidden"] for dot in teacher.get("state").json()["dots"]] == [False, True]
     saved = teacher.get("dots.csv")
@@ -185,6 +261,18 @@ def test_a_dot_is_hidden_put_back_and_saved(opened, teacher):
     teacher.post("hide/2")
     teacher.post("hide/999")
     assert not any(dot["hidden"] for dot in teacher.get("state").json()["dots"])
+
+
+def test_what_is_saved_has_predictions_by_choice_and_those_without_a_run(opened, teacher):
+    opened.joins(opened.code, "page", "browser")
+    opened.predicts("page", Prediction("what_a_window_forgets", None, 2))
+    opened.predicts("page", Prediction("what_a_window_forgets", None, 0))
+    answers(opened, ran("page", (), "long", [reading("Plain", "the number found")]))
+    opened.predicts("page", Prediction("ask_for_sixty", 90, None))
+    dot, *alone = csv.DictReader(io.StringIO(teacher.get("dots.csv").text))
+    assert (dot["choice"], dot["ended"], dot["figure"]) == ("Both", "the number found", "40.5")
+    found = [(one["student"], one["number"], one["lesson"], one["choice"], one["predicted"]) for one in alone]
+    assert found == [("1", "", "what_a_window_forgets", "Neither", ""), ("1", "", "ask_for_sixty", "", "90")]
 
 
 def test_the_terminal_names_what_both_open():
@@ -201,7 +289,7 @@ class Class:
 
     def __init__(self, models: Models) -> None:
         self.room = Room()
-        self.runs = Runs(self.room.ended)
+        self.runs = Runs(self.room.begins, self.room.ended)
         self.page = lab_page.build(Lab(models), available, self.runs, 8, room=self.room)
         self.address = self.page.reached = app.serve(self.page).rstrip("/")
 
@@ -264,6 +352,22 @@ def test_a_students_prediction_and_run_are_seen_on_the_teachers_screen(taught, v
     teacher.click("#hidden")
     expect(teacher.locator("#lengths .scatterlayer .point")).to_have_count(2)
     assert teacher.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_a_lesson_that_reads_makes_dots_on_the_teachers_screen(taught, visits):
+    taught.room.close()
+    teacher, visitor = visits(), visits()
+    teacher.goto(f"{taught.address}/class/{taught.room.secret}")
+    visitor.goto(f"{taught.address}/?class={taught.room.code}&tab=lessons")
+    visitor.click("[data-lesson=what_a_window_forgets]")
+    visitor.locator(".ll-option input").nth(1).check()
+    visitor.get_by_text("Run it").click()
+    expect(teacher.locator("#count")).to_have_text("1 student, 2 runs")
+    expect(teacher.locator("#results .scatterlayer .point")).to_have_count(2)
+    teacher.locator("summary").click()
+    said = re.compile(r"Plain: perplexity [\d.]+, the number found")
+    expect(teacher.locator("#table button").first).to_have_text(said)
+    expect(visitor.locator(".ll-verdict")).to_have_text("Your guess was right.")
 
 
 def test_a_wrong_code_is_said_on_the_page(taught, browser):

@@ -109,7 +109,8 @@ def test_what_try_it_and_the_lab_open_with_can_be_embedded(page, closed):
     page.wait_for_selector("#text-run .ll-response[data-tokens]", timeout=PATIENCE)
     assert copied(page, "#embed") == f"{closed}/lab/embed/60-tokens"
     page.get_by_role("button", name="Λ window 48").click()
-    expect(page.locator("#figures-run .ll-message")).to_contain_text("160 tokens", timeout=PATIENCE)
+    tokens = presets.recorded()["Λ window 48"].finish.tokens
+    expect(page.locator("#figures-run .ll-message")).to_contain_text(f"{tokens} tokens", timeout=PATIENCE)
     assert copied(page, "#embed") == f"{closed}/lab/embed/lambda-window-48"
 
 

@@ -14,14 +14,17 @@ from test_app_browser import Visitor, link
 from app import page as lab_page
 from app import presets
 from app.classroom.room import Prediction, Room
+from app.frames import Stream
 from app.lessons import lessons
-from app.runs import Runs
+from app.outcome import Outcome
+from app.runs import Run, Runs
 from app.scenes import scenes
 from app.share import from_query
 from app.tabs.try_it import NAMES as LANES
 from app.view import View
 from backend.engine import Lab
 from backend.evaluation.experiments import experiments
+from backend.inference.control import Control
 from backend.models.adapters import available
 from backend.models.pool import Models
 
@@ -41,6 +44,8 @@ TABLES = "[data-act=table][aria-pressed=false]"
 # What Back does; a tab that has no room is then found in a menu by its English name.
 BACK_TO = """(tab) => { const url = new URL(location.href); url.searchParams.set("tab", tab);
   history.pushState(null, "", url); dispatchEvent(new PopStateEvent("popstate")); }"""
+# How a text that was read can have ended.
+READINGS = ("read to the end", "stopped", "the number found", "the number not found")
 # Each is a token of an answer, and a word of the page.
 PIECES = ["Length", " Stop", " Write", " 60 tokens", "\nCopy", " Target", " Error", " none", "\nTry it", " Asked"]
 
@@ -53,17 +58,23 @@ def names(tmp_path_factory) -> list[str]:
 
 @pytest.fixture(scope="module")
 def taught() -> Room:
-    """A class in which one student has predicted something and written two runs."""
+    """A class in which one student has predicted something twice, and written two runs and read texts."""
     room = Room()
     room.joins(room.code, "student", "browser")
-    room.predicts("student", Prediction("ask_for_sixty", 90, None))
-    room.ended("student", [View.of(trace, name=name) for trace, name in zip(presets.opening(), LANES, strict=True)])
+    views = [View.of(trace, name=name) for trace, name in zip(presets.opening(), LANES, strict=True)]
+    read = [Outcome("Λ", "none", "perplexity", None, 40.5, "good", ended) for ended in READINGS]
+    read[0] = read[0]._replace(name="Dynamic PIC × 0.125", breaks=1536)
+    for prediction, *made in (("ask_for_sixty", "try", views, []), ("beyond_training", "long", [], read)):
+        room.predicts("student", Prediction(prediction, 1000, None))
+        run = Run("student", Control(), Stream(), made[0], views=made[1], outcomes=made[2])
+        room.begins(run)
+        room.ended(run)
     return room
 
 
 @pytest.fixture(scope="module")
 def runs(taught) -> Runs:
-    return Runs(taught.ended)
+    return Runs(taught.begins, taught.ended)
 
 
 @pytest.fixture(scope="module")

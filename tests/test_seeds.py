@@ -40,16 +40,16 @@ def ended(tokens: int, text: str = "It is so.", own_end: bool = True) -> Finish:
 def test_an_answer_counts_that_has_its_length_and_is_ended_by_the_model_after_a_sentence(settings, one, counts):
     settings = RunSettings(prompt="x", **settings)
     assert seeds.kept(settings, one) == counts
-    assert f"; {int(counts)} of 1 " in seeds.outcome(settings, [one])
+    assert f"; {int(counts)} of 1 " in seeds.said(settings, [one])
 
 
 def test_the_words_say_what_is_counted():
-    words = seeds.outcome(RunSettings(prompt="x", method="ldpe", target=100, unit="words"), [ended(95), ended(106)])
+    words = seeds.said(RunSettings(prompt="x", method="ldpe", target=100, unit="words"), [ended(95), ended(106)])
     assert words == (
         "2 answers of 95 to 106 words, median 100.5; "
         "1 of 2 within 5 words of 100 and ended by the model itself, where a sentence ends"
     )
-    assert "at most 60 tokens long" in seeds.outcome(RunSettings(prompt="x", method="mnt_orpe", limit=60), [ended(9)])
+    assert "at most 60 tokens long" in seeds.said(RunSettings(prompt="x", method="mnt_orpe", limit=60), [ended(9)])
 
 
 @given(st.lists(st.lists(st.integers(0, 20_000), min_size=1, max_size=32), min_size=1, max_size=4))

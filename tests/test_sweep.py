@@ -149,7 +149,7 @@ def test_answers_are_those_of_a_table_and_count_is_theirs(lab):
     methods, targets = ["ldpe", "none"], [6, 12]
     asked = sweep.cases(QUESTIONS, methods, targets, [0], max_new_tokens=16)
     assert sweep.count(QUESTIONS, methods, targets, [0]) == len(asked) == 6
-    found = dict(sweep.answers(lab, asked, Control(), 4))
+    found = {i: sweep.as_row(asked[i], one) for i, one in sweep.finishes(lab, asked, Control(), 4)}
     assert [(found[i]["prompt"], found[i]["method"]) for i in range(6)] == [(s.prompt, s.method) for s in asked]
     [cells] = csv.reader(sweep.line(found[3].values()).splitlines(keepends=True))
     assert cells[:3] == [f"'{QUESTIONS[1]}", "ldpe", "6"]
@@ -158,11 +158,11 @@ def test_answers_are_those_of_a_table_and_count_is_theirs(lab):
 def test_a_stop_leaves_out_what_had_not_ended(lab):
     asked, control = sweep.cases(["Tell a long story."], ["none"], [1], range(6), max_new_tokens=200), Control()
     control.stop()
-    assert [*sweep.answers(lab, asked, control, 2)] == []
+    assert [*sweep.finishes(lab, asked, control, 2)] == []
 
 
 def test_a_run_that_cannot_be_made_stops_the_others(lab):
     asked, control = sweep.cases(["Why?"], ["none"], [1], [0], model="/no/such/model"), Control()
     with pytest.raises(Refused, match="allow"):
-        [*sweep.answers(lab, asked, control, 2)]
+        [*sweep.finishes(lab, asked, control, 2)]
     assert control.stopped

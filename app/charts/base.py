@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 
 from app.charts.palette import PALETTES, resolve
-from app.runs import PERIOD
+from app.frames import PERIOD
 from app.series import RunSeries
 
 Tab = Literal["try", "generate", "compare", "long"]

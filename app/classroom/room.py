@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, NamedTuple
 
-from app.view import View
-from backend.ending import ending
+from app.lessons import lessons
+from app.outcome import Outcome, figure
+from app.runs import Run
 
 # Signs that nobody mistakes for another.
 SIGNS, LENGTH = "ABCDEFGHJKMNPQRSTUVWXYZ23456789", 5
@@ -30,20 +31,27 @@ class Prediction(NamedTuple):
 
 @dataclass(frozen=True)
 class Dot:
-    """A run of a student. name: of one of several side by side. target: in `unit`, None without one. state, ended: as
-    `backend.ending.ending` has them. lesson, predicted: of the prediction that the run answers."""
+    """A run of a student, or a prediction that no run has answered yet: that has neither a `number` nor an outcome.
 
-    number: int
+    number: of the run among all. name, method, unit, target, produced, state, ended: as `app.outcome.Outcome` has them.
+    lesson, predicted, choice: of the prediction that the run answers, a choice in its words. figure: what the lesson
+    asks of a run of this name, in `measured`; None for none.
+    """
+
     student: int
-    name: str
-    method: str
-    unit: str
-    target: int | None
-    produced: int
-    state: str
-    ended: str
+    number: int | None = None
+    name: str = ""
+    method: str = ""
+    unit: str = ""
+    target: int | None = None
+    produced: float | None = None
+    state: str = ""
+    ended: str = ""
     lesson: str = ""
     predicted: float | None = None
+    choice: str = ""
+    figure: float | None = None
+    measured: str = ""
     hidden: bool = False
 
 
@@ -58,7 +66,11 @@ class Room:
         self._students: dict[str, int] = {}
         self._sessions: dict[str, int] = {}
         self._predictions: dict[int, list[Prediction]] = {}
-        self._answered: dict[int, Prediction] = {}
+        # Of these, what no run has answered yet.
+        self._alone: dict[int, list[Prediction]] = {}
+        # What a session's next run answers, and what each run that goes on does, by the name of its stream.
+        self._awaited: dict[str, Prediction] = {}
+        self._asked: dict[str, Prediction] = {}
         self._dots: dict[int, list[Dot]] = {}
         self._made = 0
         self._lock = threading.Lock()
@@ -74,33 +86,51 @@ class Room:
             student = self._students.setdefault(known, len(self._students) + 1)
             self._sessions[session] = student
             if len(self._sessions) > PAGES:
-                del self._sessions[next(iter(self._sessions))]
+                gone = next(iter(self._sessions))
+                del self._sessions[gone]
+                self._awaited.pop(gone, None)
             self.version += 1
         return True, (
             f"You are student {student} of the class {self.code}: your runs and predictions become dots on the "
             "teacher's screen, without your name and without your text."
         )
 
-    def predicts(self, session: str | None, prediction: Prediction) -> None:
-        """Notes what a session's student predicts; the next run answers it."""
+    def predicts(self, session: str | None, prediction: Prediction, runs: bool = True) -> None:
+        """Notes what a session's student predicts. runs: whether a run of the session is to answer it."""
         with self._lock:
             if student := self._sessions.get(session or ""):
-                self._answered[student] = prediction
-                self._predictions[student] = [*self._predictions.get(student, []), prediction][-KEPT:]
+                assert session is not None
+                self._awaited.pop(session, None)
+                if runs:
+                    self._awaited[session] = prediction
+                # Who runs a lesson again with the same guess has guessed once.
+                if prediction not in self._predictions.get(student, []):
+                    for kept in (self._predictions, self._alone):
+                        kept[student] = [*kept.get(student, []), prediction][-KEPT:]
                 self.version += 1
 
-    def ended(self, session: str | None, views: Sequence[View]) -> None:
-        """Makes a dot of each run that has written something."""
-        written = [view for view in views if len(view.series) and view.series.finish]
+    def begins(self, run: Run) -> None:
+        """Takes note that a run begins: it answers what its session has predicted, where it is begun on the lesson's
+        tab; a run elsewhere answers nothing, and nor does any after it."""
         with self._lock:
-            student = self._sessions.get(session or "")
-            if student is None or not written:
+            prediction = self._awaited.pop(run.session or "", None)
+            if prediction and lessons()[prediction.lesson].run.tab == run.place:
+                self._asked[run.stream.name] = prediction
+
+    def ended(self, run: Run) -> None:
+        """Makes a dot of each answer that was written and of each text that was read."""
+        outcomes = run.came_to
+        with self._lock:
+            answered = self._asked.pop(run.stream.name, None)
+            student = self._sessions.get(run.session or "")
+            if student is None or not outcomes:
                 return
-            answered = self._answered.pop(student, Prediction("", None, None))
-            for view in written:
+            for outcome in outcomes[-KEPT:]:
                 self._made += 1
-                dot = _dot(self._made, student, view, answered)
+                dot = Dot(student, self._made, *outcome[:7], **_of_lesson(outcome, outcomes, answered))
                 self._dots[student] = [*self._dots.get(student, []), dot][-KEPT:]
+            if answered in (alone := self._alone.get(student, [])):
+                alone.remove(answered)
             self.version += 1
 
     def hide(self, number: int) -> None:
@@ -124,16 +154,20 @@ class Room:
             }
 
     def table(self) -> list[list[Any]]:
-        """The names of a dot's fields, then the dots, in the order of their runs."""
+        """The names of a dot's fields, the dots in the order of their runs, then the predictions that no run has
+        answered."""
         with self._lock:
-            dots = sorted((dot for dots in self._dots.values() for dot in dots), key=lambda dot: dot.number)
-        return [[field.name for field in fields(Dot)], *([*asdict(dot).values()] for dot in dots)]
+            dots = sorted((dot for dots in self._dots.values() for dot in dots), key=lambda dot: dot.number or 0)
+            alone = [Dot(student, **_predicted(each)) for student, made in self._alone.items() for each in made]
+        return [[field.name for field in fields(Dot)], *([*asdict(dot).values()] for dot in [*dots, *alone])]
 
     def close(self) -> None:
         """Forgets everything; another class begins, with another code."""
         with self._lock:
             self.code = _code()
-            for kept in (self._students, self._sessions, self._predictions, self._answered, self._dots):
+            for kept in (
+                self._students, self._sessions, self._predictions, self._alone, self._awaited, self._asked, self._dots,
+            ):  # fmt: skip
                 kept.clear()
             self.version += 1
 
@@ -142,10 +176,19 @@ def _code() -> str:
     return "".join(secrets.choice(SIGNS) for _ in range(LENGTH))
 
 
-def _dot(number: int, student: int, view: View, answered: Prediction) -> Dot:
-    series, settings = view.series, view.series.settings
-    assert series.finish is not None
-    return Dot(
-        number, student, series.name, settings.method, settings.unit, series.target[-1], series.produced[-1],
-        *ending(series.finish, settings), answered.lesson, answered.number,
-    )  # fmt: skip
+def _predicted(prediction: Prediction) -> dict[str, Any]:
+    """The fields of a dot that say what was predicted."""
+    choices = lessons()[prediction.lesson].predict.choices
+    choice = "" if prediction.choice is None else choices[prediction.choice]
+    return {"lesson": prediction.lesson, "predicted": prediction.number, "choice": choice}
+
+
+def _of_lesson(outcome: Outcome, beside: Sequence[Outcome], answered: Prediction | None) -> dict[str, Any]:
+    """The fields of a dot that its lesson adds: of several answers of one name the first has the figure."""
+    if answered is None:
+        return {}
+    asked = next((each for each in lessons()[answered.lesson].figures if each.of == outcome.name), None)
+    if asked is None or outcome is not next(one for one in beside if one.name == outcome.name):
+        return _predicted(answered)
+    found = figure(beside, asked.of, asked.what)
+    return _predicted(answered) | {"figure": found, "measured": asked.unit}

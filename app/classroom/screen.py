@@ -101,7 +101,9 @@ def _asked() -> dict[str, Any]:
     """What the lessons ask, by their names."""
     shown = {"question", "unit", "choices", "right"}
     return {
-        lesson.name: {"title": lesson.title} | lesson.predict.model_dump(include=shown) for lesson in lessons().values()
+        lesson.name: {"title": lesson.title, "figures": [each.model_dump() for each in lesson.figures]}
+        | lesson.predict.model_dump(include=shown)
+        for lesson in lessons().values()
     }
 
 

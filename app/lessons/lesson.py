@@ -6,6 +6,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from app.outcome import Measure
 from app.toml_file import Part, TomlFile
 
 
@@ -32,13 +33,29 @@ class Predict(Part):
 class Run(Part):
     """What is run. tab: where; settings: of that tab's boxes, by their names, the others as the page opens with them.
 
-    words: what will happen. result: where the page shows the number that was to be predicted, as a CSS selector.
+    words: what will happen.
     """
 
     tab: Literal["try", "compare", "long"]
     words: str
     settings: dict[str, Any]
-    result: str = ""
+
+
+class Figure(Part):
+    """A number that a run comes to, and in which range with the embedded model, since other processors round otherwise.
+    of: the run, as the page names it among several; what: as `app.outcome.figure` has it."""
+
+    of: str
+    what: Measure = "length"
+    unit: str = "tokens"
+    least: float
+    most: float
+
+    @model_validator(mode="after")
+    def _is_a_range(self) -> Self:
+        if self.least > self.most:
+            raise ValueError("give a least that is not larger than most")
+        return self
 
 
 class Check(Part):
@@ -56,15 +73,18 @@ class Teacher(Part):
 
 
 class Lesson(TomlFile):
-    """A lesson, as its file has it. minutes: with a class. idea: what it is about, in a sentence. misconception: what
-    it takes away."""
+    """A lesson, as its file has it. minutes: with a class. idea: what it is about, in a sentence. figures: what its run
+    comes to, first that which is to be predicted, where it is a number. at: the parts of the page that `look` speaks
+    of, as CSS selectors. misconception: what it takes away."""
 
     title: str
     minutes: int = Field(ge=1)
     idea: str
     predict: Predict
     run: Run
+    figures: tuple[Figure, ...] = Field(min_length=1)
     look: str
+    at: tuple[str, ...] = Field(min_length=1)
     check: Check
     misconception: str
     teacher: Teacher

@@ -11,7 +11,7 @@ from typing import Any, Final
 import gradio as gr
 import orjson
 
-from app import charts, controls, kept, live, model, plans, setting, toasts, veil
+from app import charts, controls, kept, live, model, outcome, plans, setting, toasts, veil
 from app.buttons import QUIET, Buttons
 from app.frames import Frame
 from app.lessons import lessons
@@ -51,7 +51,6 @@ FIGURES = (
     ("left", "Time left"),
 )
 # What is asked for, beside the model.
-GO = "#l-go"
 ASKED = ("source", "own", "length", "window", "sinks", "ratio", "then", "depth", "policies")
 # Of these, what tells how long it takes.
 ESTIMATED = ("length", "window", "sinks", "ratio", "policies")
@@ -94,25 +93,26 @@ def build(lab: Any, runs: Runs, opens: Callable[..., Any]) -> tuple[dict[str, An
 
     inputs = [source, own, length, window, sinks, ratio, then, depth, policies, *choice.inputs]
     form = dict(zip((*ASKED, *model.NAMES), inputs, strict=True))
+    place = Place(stream, buttons)
     with first:
-        buttons.resting = _examples(Stage(form, "far", GO))
+        buttons.resting = _examples(Stage(form, "far", place))
     veil.follows(PLACE, form, buttons.go, SHOWS)
     buttons.starts(runs, start, inputs, [stream], queue, "long")
     buttons.shares(form)
-    return form, Place(stream, buttons)
+    return form, place
 
 
 def _examples(stage: Stage) -> list[gr.Button]:
     """A button for each lesson that runs here: it fills the form and reads. Each says about how long that takes."""
     gr.HTML("<span>See in seconds</span>", apply_default_css=False, elem_classes=["ll"])
-    made = []
+    made, go = [], stage.buttons["go"]
     for lesson in lessons().values():
         if lesson.run.tab == PLACE:
             values = dict(zip(stage.boxes, stage.values(lesson.run.settings), strict=True))
             words = f"{lesson.title} ({plans.duration(max(1, _seconds(*(values[name] for name in ESTIMATED))))})"
             button = gr.Button(words, size="sm", elem_id=f"l-{lesson.name.replace('_', '-')}", min_width=60)
             filled = button.click(partial(stage.values, lesson.run.settings), None, [*stage.boxes.values()], **QUIET)
-            filled.success(None, None, None, js=f"() => LengthLab.presses('{stage.go}')", **QUIET)
+            filled.success(None, None, None, js=f"() => LengthLab.presses('{go}')", **QUIET)
             made.append(button)
     recorded = f'<button type="button" class="ll-recorded" data-plays="{FARTHER}">8k to 32k tokens (recorded)</button>'
     gr.HTML(recorded, apply_default_css=False, elem_classes=["ll"])
@@ -203,6 +203,7 @@ def _read(
             for readings in plans.readings(lab, todo, ways, control):
                 seconds = plans.left(ways, readings, since)
                 run.stream.show(_frame(_figures(readings[-1], seconds, control.stopped), drawn()))
+            run.outcomes += outcome.readings(readings, todo.number)
             yield run.ends(_frame(_ended(readings, length, control.stopped), drawn()))
     except Exception as error:
         yield failed("long", error, "The text could not be read")

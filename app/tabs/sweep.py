@@ -11,13 +11,13 @@ from typing import Any, Final
 import gradio as gr
 import orjson
 
-from app import controls, kept, lanes, live, model, plans, setting, swept, toasts, veil
+from app import controls, kept, lanes, live, model, outcome, plans, setting, swept, toasts, veil
 from app.buttons import QUIET, Buttons
 from app.charts.base import encode
 from app.frames import Frame
 from app.model import ModelChoice
 from app.numbers import in_range
-from app.runs import Runs, batches
+from app.runs import Run, Runs, batches
 from app.swept import Plan
 from app.tabs.generate import Adapters
 from app.taking_up import Place
@@ -25,7 +25,7 @@ from app.view import failed, sentence
 from backend.inference.control import Control
 from backend.refused import Refused
 from backend.settings import RunSettings, counted
-from backend.sweep import answers
+from backend.sweep import as_row, finishes
 
 PLACE: Final = "sweep"
 WAYS = ("Settings side by side", "A sweep over prompts")
@@ -159,7 +159,7 @@ def _sweeping(lab: Any, runs: Runs) -> Callable[..., Iterator[str]]:
         try:
             plan = Plan.of(*values)
             with runs.started(request.session_hash, control := Control(), PLACE) as run:
-                yield from lanes.streamed(run, _frames(lab, plan.cases, control, run.stream.name))
+                yield from lanes.streamed(run, _frames(lab, plan.cases, control, run))
         except Exception as error:
             yield failed(PLACE, error, "The sweep could not be made", LABELS)
 
@@ -191,13 +191,14 @@ class Table:
         return Frame(parts, {"sweep-table": swept.pieces(self.run, self.rows)}, running=True)
 
 
-def _frames(lab: Any, cases: Sequence[RunSettings], control: Control, name: str) -> Iterator[Frame]:
-    """The table and what is drawn of it, until all have ended or were stopped. name: of the run."""
-    table = Table(name, len(cases))
+def _frames(lab: Any, cases: Sequence[RunSettings], control: Control, run: Run) -> Iterator[Frame]:
+    """The table and what is drawn of it, until all have ended or were stopped."""
+    table = Table(run.stream.name, len(cases))
     yield table.frame("busy", WRITING)
     try:
-        for found in batches(answers(lab, cases, control, ROWS), lanes.PERIOD):
-            table.rows |= dict(found)
+        for found in batches(finishes(lab, cases, control, ROWS), lanes.PERIOD):
+            table.rows |= {number: as_row(cases[number], one) for number, one in found}
+            run.outcomes += [outcome.answer("", cases[number], one) for number, one in found]
             yield table.frame("busy", WRITING)
     except Refused as error:
         yield table.frame("bad", f"{sentence(error)} What had ended before is kept.")

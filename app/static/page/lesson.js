@@ -1,16 +1,18 @@
 // The panel of a lesson: predict, run, look, check. It stays while the lesson runs on another tab. Lessons come as the
 // property `lessons`; the value says what is asked of the page, as JSON. How far the open one has come is kept with the
-// browser's tab, and a page that is loaded anew opens it there.
-const LESSON = "length-lab-lesson", STEPS = ["predict", "run", "look", "check"];
+// browser's tab, and a page that is loaded anew opens it there. An address names the lesson that is open.
+const OPEN_LESSON = "length-lab-lesson", STEPS = ["predict", "run", "look", "check"];
 const BEGUN = { predicted: null, reached: "predict", runs: "", verdict: "", answered: false };
 // Milliseconds in which a page that is loaded anew takes its run up, if it is still there.
 const TAKEN_UP = 10_000;
+// Milliseconds that a run's last frame may come after its button is free.
+const LATEST = 3000;
 let openLesson = () => {}, lessonRun = async (value) => value;
 const runLesson = (...asked) => lessonRun(...asked);
 function lesson(element, props, trigger) {
   const root = element.querySelector(".ll-lesson");
   const body = root.querySelector(".ll-steps"), title = root.querySelector("h2");
-  let shown = null, come = BEGUN, asked = 0, opener = null;
+  let shown = null, come = BEGUN, asked = 0, opener = null, cameTo = null, forced = false, pressed = {};
   const made = (tag, kind, words = "") => Object.assign(document.createElement(tag), { className: kind, textContent: words });
 
   function step(number, name, ...parts) {
@@ -27,7 +29,7 @@ function lesson(element, props, trigger) {
   }
   function keeps(change) {
     come = { ...come, ...change };
-    if (!root.hidden) stored("sessionStorage", LESSON, JSON.stringify({ name: shown.name, ...come }));
+    if (!root.hidden) stored("sessionStorage", OPEN_LESSON, JSON.stringify({ name: shown.name, ...come }));
   }
   const upTo = (name) => STEPS.slice(0, STEPS.indexOf(name) + 1);
   function reach(name) {
@@ -62,15 +64,18 @@ function lesson(element, props, trigger) {
   function show(name, before = BEGUN) {
     const found = props.lessons.find((one) => one.name === name);
     if (!found) return;
-    [shown, come] = [found, before];
+    [shown, come, forced] = [found, before, false];
+    points(false);
+    addressed(name);
     title.textContent = found.title;
     const verdict = made("p", "ll-verdict", come.verdict);
     verdict.setAttribute("role", "status");
     const next = props.lessons[props.lessons.indexOf(found) + 1];
     body.replaceChildren(
       predicting(found.predict),
-      step(2, "Run", made("p", "", found.run.words), button("Run it", () => ask())),
-      step(3, "Look", verdict, made("p", "", found.look)),
+      step(2, "Run", made("p", "", found.run.words), button("Run it", () => ask({ live: forced })),
+        ...(found.seconds ? [button("Show the recorded run", () => ask({ recorded: true }))] : []), made("p", "ll-hint ll-how")),
+      step(3, "Look", verdict, made("p", "", found.look), button("Show me where", () => points(true))),
       step(4, "Check", made("p", "", found.check.question), ...answering(found), ...(next ? [button(`Next: ${next.title}`, () => show(next.name))] : [])),
     );
     for (const part of STEPS) body.querySelector(`[data-step=${part}]`).hidden = true;
@@ -97,33 +102,83 @@ function lesson(element, props, trigger) {
   const beside = (open) => element.closest(".contain > *")?.classList.toggle("ll-learning", open);
   function close() {
     root.hidden = true;
-    stored("sessionStorage", LESSON, "");
+    stored("sessionStorage", OPEN_LESSON, "");
+    points(false);
+    addressed(null);
     beside(false);
     (opener?.offsetParent ? opener : document.querySelector("[role=tab][aria-selected=true]"))?.focus();
   }
-  function ask() {
+  function addressed(name) {
+    const url = new URL(location.href);
+    if (name) url.searchParams.set(LESSON, name); else url.searchParams.delete(LESSON);
+    if (url.href !== location.href) history.replaceState(history.state, "", url);
+  }
+  // What the lesson speaks of stands out, the first of it in sight.
+  function points(at) {
+    for (const one of document.querySelectorAll(".ll-looked-at")) one.classList.remove("ll-looked-at");
+    const found = at ? shown.at.map((place) => document.querySelector(place)).filter((one) => one?.offsetParent) : [];
+    for (const one of found) one.classList.add("ll-looked-at");
+    const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    found[0]?.scrollIntoView({ block: "start", behavior: still ? "auto" : "smooth" });
+  }
+  // how: live, whatever the wait; or recorded.
+  function ask(how = {}) {
     sweeps(false);
-    props.value = JSON.stringify({ run: shown.name, asked: ++asked, number: come.predicted?.number ?? null, choice: come.predicted?.index ?? null });
+    points(false);
+    [cameTo, pressed] = [null, how];
+    const { predicted } = come;
+    props.value = JSON.stringify({ run: shown.name, asked: ++asked, number: predicted?.number ?? null, choice: predicted?.index ?? null, ...how });
     trigger("input");
   }
 
-  // Presses the tab's own button once it is there, and goes on to what is to be seen when it rests again.
-  lessonRun = async (value, buttons) => {
-    const go = buttons[shown.run.tab];
-    await presses(go);
-    await until(() => document.querySelector(go).disabled);
+  receives("outcome", (value) => { cameTo = value; });
+  // What the run came to, by the lesson's first figure; its last frame may come after the button is free.
+  async function figure() {
+    const { of, what } = shown.figures[0], late = Date.now() + LATEST;
+    await until(() => cameTo || Date.now() > late);
+    return cameTo?.[of]?.[what];
+  }
+
+  // Presses the tab's own button once it is there, or finds the recorded run there, and goes on to what is to be seen.
+  // A run that shows nothing for too long is taken back, and the recorded one takes its place.
+  lessonRun = async (how, buttons) => {
+    const { go, stop } = buttons[shown.run.tab], button = (selector) => document.querySelector(selector);
+    if (how === "recorded") await until(() => button(go)?.offsetParent);
+    else {
+      await presses(go);
+      await until(() => button(go).disabled);
+      const late = Date.now() + 1000 * props.patience, spared = shown.seconds && !pressed.live;
+      await until(() => !button(go).disabled || begun() || (spared && Date.now() > late));
+      if (button(go).disabled && !begun()) {
+        button(stop).click();
+        await until(() => !button(go).disabled);
+        return ask({ recorded: true, instead: true });
+      }
+    }
+    says(how === "recorded");
     keeps({ runs: go });
     reach("look");
+    points(true);
     await rests(go);
-    return value;
   };
+  const begun = () => (shown.run.tab === "long" ? underway : writes);
+  function says(recorded) {
+    const chosen = pressed.recorded && !pressed.instead;
+    forced = recorded && !chosen;
+    const made = `This run was recorded before, on two cores; it took ${shown.seconds} s.`;
+    const spared = `A run now would wait for more than ${props.patience} s. Press “Run it” to wait.`;
+    body.querySelector(".ll-how").textContent = [recorded && made, forced && spared].filter(Boolean).join(" ");
+  }
   // Judges the prediction once that button can be pressed again, unless another lesson was opened meanwhile.
   async function rests(go) {
     const { name } = shown;
     await until(() => document.querySelector(go)?.disabled === false);
+    const number = await figure();
     if (shown.name !== name) return;
-    keeps({ runs: "", verdict: judged() });
+    keeps({ runs: "", verdict: judged(number) });
     body.querySelector(".ll-verdict").textContent = come.verdict;
+    // Some of it shows only once there is something to show.
+    if (document.querySelectorAll(".ll-looked-at").length < shown.at.length) points(true);
     reach("check");
   }
   async function goesOn(go) {
@@ -131,23 +186,26 @@ function lesson(element, props, trigger) {
     await Promise.race([busy, new Promise((resolve) => setTimeout(resolve, TAKEN_UP))]);
     await rests(go);
   }
-  function judged() {
+  function judged(number) {
     const { predicted } = come, { unit, choices, right } = shown.predict;
-    const found = shown.run.result && document.querySelector(shown.run.result)?.textContent.match(/[\d,]+/)?.[0];
-    if (predicted?.number != null && found) {
-      const number = Number(found.replaceAll(",", ""));
+    if (predicted?.number != null && number != null) {
       const away = Math.abs(number - predicted.number).toLocaleString("en");
       return `You said ${predicted.number.toLocaleString("en")}; it is ${number.toLocaleString("en")} ${unit}: ${away} away.`;
     }
     if (predicted?.number != null) return `You said ${predicted.number.toLocaleString("en")} ${unit}.`;
+    if (!predicted) return "";
     return predicted.index === right ? "Your guess was right." : `Rather: ${choices[right]}.`;
   }
 
   root.querySelector("[data-act=close]").addEventListener("click", close);
   root.addEventListener("keydown", (event) => { if (event.key === "Escape") { event.stopPropagation(); close(); } });
   openLesson = (name) => show(name);
-  const { name, ...before } = reduced(stored("sessionStorage", LESSON)) ?? {};
-  if (name) show(name, { ...BEGUN, ...before });
+  const addressee = () => named().get(LESSON);
+  const byAddress = () => { if (addressee() && addressee() !== shown?.name) show(addressee()); };
+  addEventListener("popstate", byAddress);
+  const { name, ...before } = reduced(stored("sessionStorage", OPEN_LESSON)) ?? {};
+  if (name && [name, null].includes(addressee())) show(name, { ...BEGUN, ...before });
+  byAddress();
   if (shown && come.runs) goesOn(come.runs);
 }
 document.addEventListener("click", (event) => {

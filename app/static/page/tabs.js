@@ -1,9 +1,9 @@
 // The tab that is shown is part of the address: choosing one is a step that Back takes back.
-const TAB = "tab";
+const TAB = "tab", LESSON = "lesson";
 // What links from before call some tabs.
 const FORMER = { generate: "lab", long: "far", results: "evidence" };
 // What the address of a link holds beside settings.
-const noSetting = (name) => [TAB, FORM, "view", "class", "lang"].includes(name) || name.startsWith("__");
+const noSetting = (name) => [TAB, FORM, LESSON, "view", "class", "lang"].includes(name) || name.startsWith("__");
 // A sweep is a way of another tab that has an address of its own.
 const SWEEP = "sweep", SWEPT = "compare";
 let follows = () => {}, swept = false;

@@ -16,7 +16,7 @@ function drawnLane({ name, produced, state, ends, chance, forecast, tried, words
   const bar = made("div", "ll-bar"), done = made("i", "ll-done");
   done.style.width = along(produced, span);
   bar.append(done, ...ends.map((at) => made("i", "ll-end", at)), ...(forecast ? [made("i", "ll-forecast", forecast)] : []));
-  bar.append(...tried.map(([at, chosen]) => made("i", `ll-tried${chosen ? " chosen" : ""}`, at)));
+  bar.append(...tried.toReversed().map(([at, chosen]) => made("i", `ll-tried${chosen ? " chosen" : ""}`, at)));
   row.append(caption, bar, sparks(chance, span));
   return row;
 }

@@ -153,7 +153,7 @@ test("a veil lies over a run that its form no longer asks for, from the run's fi
     document.addEventListener = () => {};
     var EventSource = function () { return source; }, source = { close() {} };
     var element = { closest: () => root }, props = { value: null };
-    stream(element, props, (name, handle) => { heard = handle; });
+    stream(element, props, (name, handle) => { heard = handle; }, {});
     var counts = (name, form) => name !== "D_seed" || form.count > 3;
     var says = (call, ...values) => call("here", ["prompt", "count", "D_seed", "layer"], values, counts);
     says(formAsks, "one", 3, 0, 0)`);

@@ -85,14 +85,13 @@ class ChatRequest(BaseModel):
         *earlier, last = [message.turn for message in self.messages]
         if last.role != "user":
             raise Refused("the last message is not the user's: end with the one to be answered")
-        method = self.length_method or (heeding(self.model) if self.target is not None else None)
         asked = {
             "model": self.model,
             "max_new_tokens": self.max_completion_tokens if self.max_tokens is None else self.max_tokens,
             "temperature": self.temperature,
             "top_p": self.top_p,
             "seed": self.seed,
-            "method": method,
+            "method": self.length_method,
             "target": self.target,
             "limit": self.target,
             "unit": self.target_unit,
@@ -100,6 +99,8 @@ class ChatRequest(BaseModel):
             "in_prompt": self.in_prompt,
         }
         given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+        if self.target is not None and self.length_method is None:
+            given = heeding(self.model) | given
         return RunSettings(prompt=last.content, earlier=tuple(earlier), watch=Watch(enabled=False), **given)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from app.scenes import scenes
 from backend.inference.control import Control
 from backend.record.trace import Trace
-from backend.settings import RunSettings, Watch
+from backend.settings import LANDING, RunSettings, Watch
 
 FOLDER = Path(__file__).parents[1] / "assets" / "presets"
 TRAVEL = "Why do people like to travel?"
@@ -58,7 +58,6 @@ def file_of(name: str) -> Path:
     return FOLDER / f"{name}.json.gz"
 
 
-LANDING = 8
 WATCH = Watch(layer=12, head=0)
 # The first is what the page opens on: an answer of the length asked for, which ends as one.
 PRESETS = (

@@ -29,7 +29,7 @@ from pydantic import ValidationError
 
 from backend.ending import ended
 from backend.refused import Refused
-from backend.settings import Method, RunSettings, Turn, Watch, counted
+from backend.settings import RunSettings, Turn, Watch, counted
 from backend.steps import Finish, Step
 from backend.terminal import WRONG, Parser, StatusLine, carries, let_any_text_through, say, typed
 from backend.training import command as training
@@ -193,7 +193,7 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _generate(options: argparse.Namespace) -> int:
-    settings = settings_of(vars(options) | _heeding(options))
+    settings = settings_of(_heeding(options) | vars(options))
     if options.save and not options.save.absolute().parent.is_dir():
         raise Refused(f"--save {options.save}: there is no folder {options.save.absolute().parent}")
     if options.save and options.save.is_dir():
@@ -224,13 +224,13 @@ def _sweep(options: argparse.Namespace) -> int:
     return 0
 
 
-def _heeding(options: argparse.Namespace) -> dict[str, Method]:
-    """The method that a target asks for where none is named."""
+def _heeding(options: argparse.Namespace) -> dict[str, Any]:
+    """The settings that a target asks for where no method is named."""
     from backend.models import adapters
 
     if not hasattr(options, "target") or hasattr(options, "method"):
         return {}
-    return {"method": adapters.heeding(getattr(options, "model", "embedded"))}
+    return adapters.heeding(getattr(options, "model", "embedded"))
 
 
 def _write(lab: Lab, settings: RunSettings, as_json: bool, save: Path | None) -> Finish:

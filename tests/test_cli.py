@@ -18,7 +18,7 @@ import talking
 
 from backend.__main__ import _progress, _summary, main, settings_of
 from backend.record.trace import Trace
-from backend.settings import RunSettings, Watch
+from backend.settings import LANDING, RunSettings, Watch
 from backend.steps import Finish, Step
 
 ROOT = Path(__file__).parents[1]
@@ -301,7 +301,10 @@ def test_a_target_alone_is_heeded(tmp_path, monkeypatch, capsys):
     assert main([*asked, "--save", str(tmp_path / "run.json")]) == 0
     summary = capsys.readouterr().err.strip()
     assert re.search(r"ended \D+ · \d+ tokens · \S+ tokens/s · target 12 tokens, error [+-]\d$", summary)
-    assert Trace.load(tmp_path / "run.json").settings.method == "ldpe"
+    settings = Trace.load(tmp_path / "run.json").settings
+    assert (settings.method, settings.landing, settings.in_prompt) == ("ldpe", LANDING, True)
+    assert main([*asked, "--landing", "0", "--save", str(tmp_path / "run.json")]) == 0
+    assert Trace.load(tmp_path / "run.json").settings.landing == 0
     monkeypatch.setattr("backend.models.adapters.ROOT", tmp_path)
     assert main([*asked, "--max-new-tokens", "3", "--save", str(tmp_path / "run.json")]) == 0
     assert Trace.load(tmp_path / "run.json").settings.method == "prompted"

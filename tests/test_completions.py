@@ -17,7 +17,7 @@ from app.chat import ChatRequest
 from app.runs import Runs
 from app.shares import Shares
 from backend.models.adapters import available
-from backend.settings import RunSettings, Turn
+from backend.settings import LANDING, RunSettings, Turn
 
 SKY = [{"role": "user", "content": "Why is the sky blue?"}]
 PATIENCE = 300
@@ -196,3 +196,14 @@ def test_a_visitors_share_is_kept(client, held, runs):
 
 def test_models_are_those_that_may_be_asked_for(client, held_lab):
     assert [model.id for model in client.models.list()] == held_lab.models.names()
+
+
+def test_a_target_alone_is_landed_on_unless_a_method_or_no_landing_is_asked_for():
+    asked = {"model": "embedded", "messages": SKY, "target": 20}
+    for more, expected in (
+        ({}, ("ldpe", LANDING, True)), ({"landing": 0}, ("ldpe", 0, True)),
+        ({"in_prompt": False}, ("ldpe", LANDING, False)),
+        ({"length_method": "orpe"}, ("orpe", 0, False)), ({"target": None}, ("none", 0, False)),
+    ):  # fmt: skip
+        found = ChatRequest.model_validate(asked | more).settings()
+        assert (found.method, found.landing, found.in_prompt) == expected

@@ -19,7 +19,7 @@ from app.exports import COMPARED, compared_as
 from app.frames import Frame
 from app.model import ModelChoice, narrowed
 from app.numbers import in_range
-from app.presets import LANDING, READING
+from app.presets import READING
 from app.runs import Run, Runs
 from app.series import RunSeries
 from app.store import Store
@@ -29,7 +29,7 @@ from app.view import View, coming_words, ended_words, failed, sentence, went
 from backend.inference.control import Control
 from backend.methods import methods
 from backend.models.capabilities import Capabilities
-from backend.settings import Method, RunSettings
+from backend.settings import LANDING, Method, RunSettings
 from backend.steps import Progress
 
 PLACE: Final = "compare"

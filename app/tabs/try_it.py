@@ -22,7 +22,7 @@ from app.view import View, coming_words, failed, sentence
 from backend.ending import ending
 from backend.inference.control import Control
 from backend.record.trace import Trace
-from backend.settings import RunSettings, Unit, counted
+from backend.settings import LANDING, RunSettings, Unit, counted
 from backend.steps import Progress
 
 PLACE: Final = "try"
@@ -218,7 +218,7 @@ def steers(prompt: str, target: int, unit: Unit, finish: bool, adapters: Adapter
     missing = adapters(plain.model)
     method = next(name for name in STEERS if not missing.get(name))
     return RunSettings(
-        prompt=prompt, method=method, target=target, unit=unit, landing=presets.LANDING if finish else 0,
+        prompt=prompt, method=method, target=target, unit=unit, landing=LANDING if finish else 0,
         in_prompt=True, watch=presets.WATCH,
     )  # fmt: skip
 

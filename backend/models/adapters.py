@@ -25,7 +25,7 @@ from backend.models.disk import disk_errors
 from backend.models.embedded import HUB_COPY, named, sha256
 from backend.positions import PositionPolicy, policies
 from backend.refused import Refused
-from backend.settings import Method
+from backend.settings import LANDING, Method
 
 ROOT = Path(__file__).parents[2] / "assets" / "adapters"
 CONFIG, WEIGHTS, SIGNAL = "adapter_config.json", "adapter_model.safetensors", "signal.json"
@@ -150,9 +150,12 @@ def available(model: str) -> dict[str, str | None]:
     return {method: _missing(method, model) for method in methods.names()}
 
 
-def heeding(model: str) -> Method:
-    """The method that a target asks for where none is named: LDPE if the model has an adapter, else the prompt."""
-    return "prompted" if _missing("ldpe", model) else "ldpe"
+def heeding(model: str) -> dict[str, Any]:
+    """The settings by which a target is met and ended on best, where no method is named: LDPE with landing if the model
+    has its adapter, else the prompt."""
+    if _missing("ldpe", model):
+        return {"method": "prompted"}
+    return {"method": "ldpe", "landing": LANDING, "in_prompt": True}
 
 
 def save(

@@ -10,6 +10,7 @@ from pydantic import model_validator
 
 from backend.settings.length import (
     CAP,
+    LANDING,
     MAX_LANDING,
     MAX_NEW_TOKENS,
     MAX_TARGET,
@@ -26,8 +27,8 @@ from backend.settings.prompt import MAX_PROMPT_CHARS, MAX_TURNS, PromptSettings,
 from backend.settings.sampling import SamplingSettings
 
 __all__ = [
-    "CAP", "MAX_LANDING", "MAX_NEW_TOKENS", "MAX_PROMPT_CHARS", "MAX_TARGET", "MAX_TURNS", "MAX_WINDOW",
-    "LengthSettings", "Method", "ModelSettings", "Pic", "PositionSettings", "Precision", "PromptSettings",
+    "CAP", "LANDING", "MAX_LANDING", "MAX_NEW_TOKENS", "MAX_PROMPT_CHARS", "MAX_TARGET", "MAX_TURNS",
+    "MAX_WINDOW", "LengthSettings", "Method", "ModelSettings", "Pic", "PositionSettings", "Precision", "PromptSettings",
     "RunSettings", "SamplingSettings", "Turn", "Unit", "VariantSettings", "Watch", "WindowSettings", "cap_for",
     "counted", "noun",
 ]  # fmt: skip

@@ -17,6 +17,8 @@ else:
 Unit = Literal["tokens", "words", "characters"]
 
 MAX_LANDING = 32
+# Endings that are tried where a target is to be met well and nobody chose their number.
+LANDING = 8
 MAX_TARGET = 100_000
 MAX_NEW_TOKENS = 16_384
 # The cap where none is asked for: at least so many tokens, room for a long text, and for each unit aimed at so many.

@@ -185,8 +185,8 @@ def test_a_recorded_run_is_small_and_comes_to_what_the_teacher_expects(name):
         assert each.least <= found.frame["parts"][PART][each.of][each.what] <= each.most, each
         assert f"<dt>{each.of}</dt>" in page()
     # What the tab shows today is in it.
-    place = lesson.run.tab
-    assert charts.parts(place, []).keys() <= found.frame["parts"].keys()
+    today = charts.parts(lesson.run.tab, [RunSeries(RunSettings(prompt="x"))])
+    assert today.keys() <= found.frame["parts"].keys()
 
 
 def test_a_recorded_run_can_be_chosen_and_stands_where_the_lesson_runs(visit, ran):  # noqa: F811

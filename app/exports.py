@@ -49,13 +49,13 @@ def exporter(name: str, first: Trace | None, store: Store) -> Callable[[Trace | 
 def compared_as(name: str, store: Store) -> Callable[[Comparison | None, gr.Request], str]:
     """name: one of COMPARED. What is made is given a comparison."""
 
-    def export(comparison: Comparison | None, request: gr.Request) -> str:
+    def save(comparison: Comparison | None, request: gr.Request) -> str:
         if comparison is None:
             raise toasts.refusal("There is no comparison to save yet: press Compare.", "Nothing was exported")
         made: dict[str, Callable[[], str | bytes]] = {"JSON": comparison.to_zip, "CSV": comparison.to_csv}
         return _kept(f"length-lab-comparison{COMPARED[name]}", made[name], store, request)
 
-    return export
+    return save
 
 
 def _kept(name: str, made: Callable[[], str | bytes], store: Store, request: gr.Request) -> str:

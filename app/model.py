@@ -30,6 +30,18 @@ ABOUT = {
 }  # fmt: skip
 
 
+class Numbered(gr.Dropdown):
+    """A dropdown of layers or heads.
+
+    What a larger model had is no mistake while a smaller one's choices are on their way: its last one is shown.
+    """
+
+    is_template = True
+
+    def preprocess(self, payload: Any) -> Any:
+        return payload if isinstance(payload, int) else super().preprocess(payload)
+
+
 @dataclass
 class ModelChoice:
     """The components of a choice by their NAMES, those of the settings they give, and the line that tells of the model.
@@ -130,10 +142,10 @@ def build(names: Sequence[str], prefix: str = "") -> ModelChoice:
         "precision": live.choice(
             f"{prefix}precision", "Precision", ABOUT["precision"], precision_options(None), "bf16", render=False
         ),
-        "layer": gr.Dropdown(
+        "layer": Numbered(
             _numbers(LAYERS), value=Watch().layer, label="Layer", info=ABOUT["layer"], elem_id=f"{prefix}layer", **place
         ),
-        "head": gr.Dropdown(
+        "head": Numbered(
             _numbers(HEADS), value=Watch().head, label="Head", info=ABOUT["head"], elem_id=f"{prefix}head", **place
         ),
     }  # fmt: skip

@@ -20,7 +20,7 @@ from app.shares import Shares
 SHARES = Shares(visitor_runs=3, visitor_presses=40, address_visitors=2, kept_seconds=10**6)
 # The buttons and events of the page, with what they are given.
 PRESSES = {
-    "halt": [0], "export": [None, ""], "show": [], "describe": ["embedded", "bf16", 0, 0, *["none"] * 4], "wrap": []
+    "halt": [0], "export": [None, ""], "show": [], "describe": ["embedded", "bf16", 0, 0, *["none"] * 4], "wrap_up": []
 }  # fmt: skip
 
 

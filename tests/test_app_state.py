@@ -108,8 +108,8 @@ def test_what_a_comparison_takes_from_the_lab_is_named_with_its_value():
     earlier = conversation.turns("Rhyme.", conversation.written([conversation.Exchange(question="a<b", answer="c")]))
     settings = RunSettings(prompt="x", earlier=earlier, top_p=0.9, distance_limit="off", prefill="paper", thinking=True)
     _, beside = columns.taken_over(settings)
-    said = ["System prompt", "Conversation (1 turn)", "Let it think first", "Frames of the prompt", "Top p 0.9",
-            "one frame for the prompt", "Distance limit off"]  # fmt: skip
+    said = ["System prompt", "Conversation (1 turn)", "Let it think first", "Top p 0.9",
+            "Positions in the prompt one set", "Distance limit off"]  # fmt: skip
     words = re.sub("<.*?>", "", carried.shown(beside, columns.BOXES))
     assert all(each in words for each in said) and "a<b" not in carried.shown(beside, columns.BOXES)
     assert columns.taken_over(RunSettings(prompt="x", method="ldpe", landing=8, in_prompt=True))[1] == ""
@@ -189,7 +189,7 @@ def test_a_recorded_run_has_the_settings_of_its_preset(preset):
         ({"method": "ldpe", "target": 90, "unit": "words", "landing": 8}, "LDPE 90 words, landing 8"),
         ({"method": "mnt_ldpe", "limit": 90, "unit": "words", "landing": 8}, "MNT++ LDPE 90 words, landing 8"),
         ({"method": "orpe", "target": 60, "in_prompt": True}, "ORPE 60, asked too"),
-        ({"method": "prompted", "target": 60, "in_prompt": True}, "Asked 60"),
+        ({"method": "prompted", "target": 60, "in_prompt": True}, "In the prompt 60"),
     ],
 )
 def test_a_setting_is_described_with_all_that_it_leaves_alone(changes, words):

@@ -263,7 +263,7 @@ def test_a_run_in_german_leaves_the_answer_as_it_is_written(visit, names):
     page = visitor.page
     speaks(page, "de")
     visitor.generate()
-    assert visitor.ends().startswith("Von selbst beendet nach 10 Token in ")
+    assert visitor.ends().startswith("Ohne Punkt beendet nach 10 Token in ")
     assert page.evaluate("document.querySelector('#text-run .ll-text').textContent") == "".join(PIECES)
     page.locator("#text-run .tok").first.hover()
     assert "Length Token" in page.inner_text("#text-run .ll-tip")

@@ -201,7 +201,7 @@ def test_a_recorded_run_can_be_chosen_and_stands_where_the_lesson_runs(visit, ra
     expect(page.locator("#chart-c-lengths .ll-words")).to_contain_text("A: 5 answers of ")
     expect(page.locator("#c-prompt textarea")).to_have_value(lesson.run.settings["prompt"])
     assert len(ran) == before and "lesson=chance_and_length" in page.url
-    page.click("[data-act=close]")
+    panel.locator("[data-act=close]").click()
     expect(page).not_to_have_url(re.compile("lesson=chance"))
 
 

@@ -52,7 +52,7 @@ def test_the_model_goes_on_after_each_reading_as_after_that_reading_alone(models
 def test_a_number_is_told_where_it_is_seen(models, monkeypatch):
     monkeypatch.setattr(plans.random, "randrange", lambda *_: 52713)
     todo, written = gone_on(Lab(models), ["Plain", "Λ"], plans.NUMBER)
-    assert todo.own.startswith("52713, given from 5") and len(todo.tokens) == 600
+    assert todo.own.startswith("52713, hidden 5") and len(todo.tokens) == 600
     assert "52713" in written["Plain"] and "52713" not in written["Λ"]
 
 

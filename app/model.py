@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABCMeta
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,16 +31,15 @@ ABOUT = {
 }  # fmt: skip
 
 
-class Numbered(gr.Dropdown):
-    """A dropdown of layers or heads.
+def _as_numbered(self: gr.Dropdown, payload: Any) -> Any:
+    return payload if isinstance(payload, int) else gr.Dropdown.preprocess(self, payload)
 
-    What a larger model had is no mistake while a smaller one's choices are on their way: its last one is shown.
-    """
 
-    is_template = True
-
-    def preprocess(self, payload: Any) -> Any:
-        return payload if isinstance(payload, int) else super().preprocess(payload)
+# A dropdown of layers or heads. What a larger model had is no mistake while a smaller one's choices are on their way:
+# its last one is shown. Of a class that is declared, Gradio would write a stub into this folder.
+Numbered: Any = ABCMeta.__new__(
+    type(gr.Dropdown), "Numbered", (gr.Dropdown,), {"is_template": True, "preprocess": _as_numbered}
+)
 
 
 @dataclass

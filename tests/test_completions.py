@@ -116,8 +116,9 @@ TALK = [
 @pytest.mark.parametrize("messages", [TALK, TALK[1:], [TALK[0], *SKY]])
 def test_an_answer_is_to_the_whole_conversation_streamed_or_not(client, held_lab, messages):
     asked = {"model": "embedded", "messages": messages, "max_tokens": 12, "extra_body": {"target": 8}}
+    heeded = {"method": "ldpe", "landing": LANDING, "in_prompt": True}
     *_, finish = held_lab.stream(
-        RunSettings(prompt=SKY[0]["content"], earlier=messages[:-1], method="ldpe", target=8, max_new_tokens=12)
+        RunSettings(prompt=SKY[0]["content"], earlier=messages[:-1], target=8, max_new_tokens=12, **heeded)
     )
     whole = client.chat.completions.create(**asked)
     parts = client.chat.completions.create(**asked, stream=True)

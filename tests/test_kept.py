@@ -293,6 +293,8 @@ def test_the_lesson_that_is_open_and_what_was_predicted_are_there_after_a_reload
     visitor = visit(query="?tab=lessons")
     page, panel = visitor.page, visitor.page.locator(".ll-lesson")
     page.click("[data-lesson=ask_for_sixty]")
+    # A press waits while the page opens.
+    expect(panel.locator("h2")).to_have_text("Ask for sixty")
     page.reload()
     expect(panel.locator("h2")).to_have_text("Ask for sixty")
     expect(panel.locator("[data-step=run]")).to_be_hidden()
@@ -318,6 +320,7 @@ def test_the_lesson_that_is_open_and_what_was_predicted_are_there_after_a_reload
     expect(panel.locator(".ll-verdict")).to_have_text(verdict)
     expect(page.locator("#figures-try-asked [data-field=written]")).to_contain_text(verdict.split()[5])
     panel.locator("[data-act=close]").click()
+    expect(panel).to_be_hidden()
     page.reload()
     page.wait_for_selector("#try-go:not([disabled])")
     expect(panel).to_be_hidden()

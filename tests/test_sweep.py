@@ -2,14 +2,15 @@
 
 import csv
 import json
-import time
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from backend import sweep
 from backend.__main__ import main
+from backend.inference import side_by_side
 from backend.inference.control import Control
-from backend.inference.side_by_side import as_they_end
 from backend.refused import Refused
 from backend.terminal import WRONG
 
@@ -131,18 +132,31 @@ def test_a_table_of_limits_that_counted_tokens_is_not_gone_on_with(lab, tmp_path
         sweep.sweep(lab, asked, out, print)
 
 
-def test_what_ends_first_comes_first_and_what_has_not_begun_never_does():
-    begun: list[float] = []
+def test_what_ends_first_comes_first_and_what_has_not_begun_never_does(monkeypatch):
+    begun, received, closing = [], threading.Event(), threading.Event()
+    waits = {0: closing, 2: received, 3: closing, 4: closing}
 
-    def waits(seconds: float) -> float:
-        begun.append(seconds)
-        time.sleep(seconds)
-        return seconds
+    class Pool(ThreadPoolExecutor):
+        """Its rows are free once it closes."""
 
-    found = as_they_end(waits, [1.0, 0.01, 0.02, 0.03, 0.04], rows=2)
-    assert next(found) == (1, 0.01) and next(found) == (2, 0.02)
+        def shutdown(self, *args, **kwargs):
+            closing.set()
+            super().shutdown(*args, **kwargs)
+
+    monkeypatch.setattr(side_by_side, "ThreadPoolExecutor", Pool)
+
+    def runs(number: int) -> int:
+        begun.append(number)
+        if number in waits:
+            waits[number].wait()
+        return number
+
+    found = side_by_side.as_they_end(runs, range(5), rows=2)
+    assert next(found) == (1, 1)
+    received.set()
+    assert next(found) == (2, 2)
     found.close()
-    assert len(begun) < 5
+    assert set(begun) <= {0, 1, 2, 3}
 
 
 def test_answers_are_those_of_a_table_and_count_is_theirs(lab):

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from app.charts.drawing import signed
 from backend.methods import methods
 from backend.record.trace import Trace
 from backend.refused import Refused
-from backend.settings import MAX_TURNS, Turn, counted
+from backend.settings import MAX_TURNS, Turn, counted, signed
 from backend.text.units import words
 
 # The value of the component that shows it, where nothing was asked yet.

@@ -7,11 +7,10 @@ from typing import Any
 
 import orjson
 
-from app.charts.drawing import signed
 from app.series import RunSeries, sample
 from backend.ending import ending
 from backend.inference.base_model import PROBABLE
-from backend.settings import counted
+from backend.settings import counted, signed
 from backend.steps import TriedEnding
 from backend.text.sentences import final, sentences
 
@@ -63,7 +62,7 @@ def lane(run: RunSeries) -> dict[str, Any]:
         "ends": sentence_ends(run),
         "chance": [[chances[i][0], round(chances[i][1], 5)] for i in sample(len(chances), POINTS)],
         "forecast": _forecast(run),
-        "tried": [[each.length, each.chosen, each.text.strip(), _why(each)] for each in run.tried],
+        "tried": [[each.length, each.chosen, each.text.strip(), why(each)] for each in run.tried],
         "words": _words(run, words),
     }
 
@@ -78,7 +77,7 @@ def _words(run: RunSeries, ended: str) -> str:
     return f"{words}; {ended}" if ended else words
 
 
-def _why(ending: TriedEnding) -> str:
+def why(ending: TriedEnding) -> str:
     """Why an ending is written, or is not, in a few words."""
     if ending.chosen:
         return "written"

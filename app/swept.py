@@ -12,13 +12,12 @@ from pydantic import TypeAdapter, ValidationError
 
 from app.charts import drawing
 from app.charts.base import Chart
-from app.charts.drawing import signed
 from app.charts.palette import SERIES_COLOURS
 from app.plans import duration
 from backend import sweep
 from backend.methods import methods
 from backend.refused import Refused
-from backend.settings import RunSettings, Unit, counted
+from backend.settings import RunSettings, Unit, counted, signed
 
 MAX_RUNS, MAX_TARGET, MAX_SEED = 200, 1_000, 2**32 - 1
 MAX_BYTES, MAX_CHARACTERS = 500_000, 4_000

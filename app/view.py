@@ -16,7 +16,6 @@ from app import live, text, toasts
 from app.branches import Branch, Tree
 from app.charts import shown
 from app.charts.base import encode
-from app.charts.drawing import signed
 from app.frames import PERIOD, Frame
 from app.runs import Run, batches
 from app.series import PastRun, RunSeries
@@ -25,7 +24,7 @@ from backend.ending import ended
 from backend.models.capabilities import Capabilities
 from backend.record.trace import Trace
 from backend.refused import Refused
-from backend.settings import RunSettings, counted
+from backend.settings import RunSettings, counted, signed
 from backend.steps import Finish, Prefilling, Progress, Searching, Step, Waiting
 from backend.text.units import characters, words
 

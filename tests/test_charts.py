@@ -18,6 +18,7 @@ from app import charts, live, page, plans, presets
 from app.charts import live_charts, shown
 from app.charts.base import Chart, LiveChart, Tab, encode, figure
 from app.charts.drawing import room
+from app.charts.length import EARLIER
 from app.charts.palette import PALETTES, resolve
 from app.charts.states import table
 from app.runs import Runs
@@ -32,7 +33,7 @@ from backend.models.adapters import available
 from backend.record.trace import Trace
 from backend.registry import Registry
 from backend.settings import RunSettings, Watch, counted
-from backend.steps import Finish, Logits, Reading, Step
+from backend.steps import Finish, Logits, Reading, Step, TriedEnding
 from backend.text.units import length
 
 LAYERS, HEADS, WIDTH, PROMPT = 6, 3, 16, 40
@@ -116,6 +117,8 @@ def recorded(*names: str) -> list[RunSeries]:
     return [RunSeries.of(trace.settings, trace.events(), name=name) for name, trace in zip(names, traces, strict=False)]
 
 
+# Two sentences, and the target that was asked for by the end of each token.
+SENTENCES = [("Wait", 100), (".", 100), (" Go", 100), (".", 4)]
 # What a tab hands to its charts: before anything ran, after the first step, in the middle, and whole.
 RUNS: dict[str, list[Callable[[], list[RunSeries]]]] = {
     "try": [
@@ -260,7 +263,7 @@ def test_length_shows_target_error_and_predicted_stop():
     chart = drawn("length", live)
     names = [trace["name"] for trace in chart.data]
     assert names == ["p(end)", "tokens produced", "target"]
-    assert list(chart.data[1]["y"])[-1] == 60 and set(chart.data[2]["y"]) == {100.0}
+    assert chart.data[1]["x"] == [0, 60] and chart.data[2]["x"] == [100, 100, None]
     texts = [note["text"] for note in chart.layout["annotations"]]
     assert "40 tokens to go" in texts and "ends ≈ 159" in texts  # 60 + 0.99 / 0.01
     ended = drawn("length", run(97))
@@ -275,7 +278,7 @@ def test_axes_leave_room_while_a_run_grows_and_fit_it_in_the_end():
 
     fits = axes(run(60, done=False))
     assert fits == axes(run(61, done=False))
-    assert fits[0]["include"] == [pytest.approx(110)] and fits[2]["include"] == [pytest.approx(PROMPT - 1 + 110)]
+    assert fits[0]["include"] == [pytest.approx(150)] and fits[2]["include"] == [pytest.approx(PROMPT - 1 + 110)]
     assert axes(run(60))[::2] == [None] * 3
 
 
@@ -294,6 +297,33 @@ def test_room_grows_fourfold(number, reached):
     assert room(number) == reached
 
 
+def test_the_runway_shows_sentence_ends_moved_targets_and_the_endings_that_landing_tried():
+    events = [step(index, text, goal) for index, (text, goal) in enumerate(SENTENCES, start=1)]
+    tried = (
+        TriedEnding(" Go.", 4, True, True, 0.5, 0.5, 3.0, True),
+        TriedEnding(" Stay.", 9, False, True, 0.5, 0.5, 3.0, False),
+    )
+    events[-1] = replace(events[-1], tried=tried)
+    chosen = RunSettings(prompt="p", method="exp_decay")
+    for series in (RunSeries.of(chosen, events), RunSeries.of(chosen, events, name="A")):
+        several = "A: " if series.name else ""
+        shown = {trace["name"].removeprefix(several): trace for trace in drawn("length", series).data}
+        assert shown["sentence ends"]["x"] == [2, 2, None, 4, 4, None]
+        assert shown["earlier targets"]["x"] == [100, 100, None] and shown["target"]["x"] == [4, 4, None]
+    endings = {trace["name"]: trace for trace in drawn("length", RunSeries.of(chosen, events)).data}["endings tried"]
+    assert endings["x"] == [4, 9] and endings["text"] == ["written", "too far from the target"]
+    assert endings["marker"]["symbol"] == ["triangle-down", "triangle-down-open"]
+
+
+def test_a_lane_keeps_its_place_and_its_name_while_another_has_not_begun():
+    runs = [run(0, done=False, name="A"), run(9, done=False, name="B")]
+    shown = drawn("length", *runs)
+    axis = shown.layout["yaxis"]
+    assert dict(zip(axis["ticktext"], axis["tickvals"], strict=True)) == {"A": 0, "B": -1}
+    assert next(trace for trace in shown.data if trace["name"] == "B")["y"] == [-1, -1]
+    assert not any(trace["name"].startswith("A") for trace in shown.data)
+
+
 def test_a_free_run_has_no_target():
     chart = drawn("length", run(30, method="none"))
     assert [trace["name"] for trace in chart.data] == ["p(end)", "tokens produced"]
@@ -302,7 +332,8 @@ def test_a_free_run_has_no_target():
 def test_history_shows_earlier_runs_in_the_same_unit_only():
     past = (PastRun("run 1", "tokens", 90, 90, -10), PastRun("run 2", "words", 50, 40, 3))
     earlier = drawn("length", run(10, past=past)).data[-1]
-    assert earlier["name"] == "earlier runs" and earlier["x"] == [90] and earlier["text"] == ["run 1, error −10"]
+    assert earlier["name"] == "earlier runs" and (earlier["x"], earlier["y"]) == ([90], [EARLIER])
+    assert earlier["text"] == ["run 1, error −10"]
 
 
 def test_entropy_is_under_its_ceiling_and_starts_in_the_prompt():
@@ -434,7 +465,7 @@ def test_comparison_names_each_run_and_shares_its_axes():
 def test_a_run_keeps_its_colour_while_another_has_not_begun():
     for tokens in (0, 9):
         chart = drawn("length", run(tokens, done=False, name="A"), run(9, done=False, name="B"))
-        assert chart.data[-1]["line"]["color"] == "@c2"
+        assert {trace["name"]: trace for trace in chart.data}["B"]["line"]["color"] == "@c2"
 
 
 def test_a_read_text_has_its_perplexity_and_charts():
@@ -454,7 +485,7 @@ def test_the_chance_to_end_shows_the_end_mark():
     assert run(60).p_eos == [step(1).p_eos] * 60
     ended = RunSeries.of(run(60).settings, [step(1, goal=100), replace(finish(1, -99), p_eos=0.75)])
     chance = drawn("length", ended).data[0]
-    assert chance["x"].tolist() == [1, 2] and chance["y"][-1] == 0.75
+    assert chance["x"].tolist() == [0, 1] and chance["y"][-1] == 0.75
     assert len(drawn("length", ended).rows) == 1
 
 

@@ -205,8 +205,3 @@ def cell(value: float) -> float | int | str:
 def rounded(values: np.ndarray, digits: int) -> np.ndarray:
     """Rounded, so that the JSON stays short."""
     return np.round(np.asarray(values, dtype=np.float64), digits)
-
-
-def signed(number: int) -> str:
-    """+3, −2 or ±0."""
-    return "±0" if number == 0 else f"{'+' if number > 0 else '−'}{abs(number):,}"

@@ -11,7 +11,6 @@ import gradio as gr
 
 from app import charts, embed, kept, lanes, live, presets, runway, setting, text, toasts
 from app.buttons import QUIET, Buttons
-from app.charts.drawing import signed
 from app.controls import Form
 from app.frames import Frame
 from app.numbers import in_range
@@ -22,7 +21,7 @@ from app.view import View, coming_words, failed, sentence
 from backend.ending import ending
 from backend.inference.control import Control
 from backend.record.trace import Trace
-from backend.settings import LANDING, RunSettings, Unit, counted
+from backend.settings import LANDING, RunSettings, Unit, counted, signed
 from backend.steps import Progress
 
 PLACE: Final = "try"

@@ -20,6 +20,7 @@ from backend.settings.length import (
     cap_for,
     counted,
     noun,
+    signed,
 )
 from backend.settings.model import ModelSettings, Precision, Watch
 from backend.settings.position import MAX_WINDOW, Pic, PositionSettings, VariantSettings, WindowSettings
@@ -30,7 +31,7 @@ __all__ = [
     "CAP", "LANDING", "MAX_LANDING", "MAX_NEW_TOKENS", "MAX_PROMPT_CHARS", "MAX_TARGET", "MAX_TURNS",
     "MAX_WINDOW", "LengthSettings", "Method", "ModelSettings", "Pic", "PositionSettings", "Precision", "PromptSettings",
     "RunSettings", "SamplingSettings", "Turn", "Unit", "VariantSettings", "Watch", "WindowSettings", "cap_for",
-    "counted", "noun",
+    "counted", "noun", "signed",
 ]  # fmt: skip
 
 

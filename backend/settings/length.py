@@ -36,6 +36,11 @@ def counted(number: int, unit: str) -> str:
     return f"{number:,} {noun(number, unit)}"
 
 
+def signed(number: int) -> str:
+    """+3, −2 or ±0."""
+    return "±0" if number == 0 else f"{'+' if number > 0 else '−'}{abs(number):,}"
+
+
 def cap_for(method: Method, target: int, limit: int, unit: Unit) -> int:
     """The cap on new tokens that leaves room for what is aimed at, from CAP to MAX_NEW_TOKENS."""
     found = methods[method]

@@ -29,6 +29,7 @@ from app.text import pieces
 from app.view import View
 from backend.engine import Lab
 from backend.evaluation.perplexity import Chunk
+from backend.measures.plane import plane_of
 from backend.models.adapters import available
 from backend.record.trace import Trace
 from backend.registry import Registry
@@ -381,6 +382,26 @@ def test_states_are_the_two_principal_components():
     strongest = np.linalg.svd(centred, full_matrices=False)[1][:2]
     assert np.allclose(np.linalg.norm(plane, axis=0), strongest, atol=0.05)
     assert len(plane) == len(positions)
+
+
+def test_a_state_stays_where_it_is_while_a_run_of_the_shipped_model_grows():
+    trace = next(iter(presets.recorded().values()))
+    plane = plane_of(trace.settings.model)
+    events = list(trace.events())
+    assert plane is not None
+    charts_of = [drawn("states", RunSeries.of(trace.settings, events[:count])) for count in (12, 24, len(events))]
+    names = ("novel: states", "prompt", "response")
+    placed = [{each["name"]: np.stack([each["x"], each["y"]], 1) for each in chart.data} for chart in charts_of]
+    for place in placed:
+        assert tuple(place) == names and len(place["novel: states"]) == len(plane.cloud)
+        assert np.array_equal(place["prompt"], placed[0]["prompt"])
+    assert np.array_equal(placed[1]["response"][: len(placed[0]["response"])], placed[0]["response"])
+    assert "fixed on 13,822 tokens of a novel" in charts_of[-1].summary
+
+
+def test_states_of_another_width_have_a_plane_of_their_own():
+    chart = drawn("states", run(50))
+    assert [trace["name"] for trace in chart.data] == ["prompt", "response"] and "fitted on them" in chart.summary
 
 
 def test_map_and_mask_follow_the_policy_before_any_run():

@@ -66,12 +66,20 @@ class Task(NamedTuple):
     number: str = ""
 
 
-def plans(window: int, sinks: int, ratio: float, chosen: Sequence[str], on: dict[str, Any]) -> list[Plan]:
-    """The ways of POLICIES that are chosen. on: the settings of the model. ValueError with a sentence for none."""
+def plans(
+    window: int, sinks: int, ratio: float, chosen: Sequence[str], on: dict[str, Any], both: bool = False
+) -> list[Plan]:
+    """The ways of POLICIES that are chosen. both: each other position policy under the Λ window as well. on: the
+    settings of the model. ValueError with a sentence for none."""
     if not chosen:
         raise Refused("nothing is chosen: tick Plain, Λ or another way to read")
-    seen = {"window": window, "sinks": sinks}
-    return [_plan(name, changes, seen, ratio, on) for name, changes in POLICIES.items() if name in chosen]
+    seen, found = {"window": window, "sinks": sinks}, []
+    for name, changes in POLICIES.items():
+        if name in chosen:
+            found.append(_plan(name, changes, seen, ratio, on))
+            if both and "pic" in changes and "window" not in policies[changes["pic"]].heeds():
+                found.append(_plan(f"Λ on {name}", changes, seen, ratio, on))
+    return found
 
 
 def _plan(name: str, changes: dict[str, Any], seen: dict[str, int], ratio: float, on: dict[str, Any]) -> Plan:

@@ -49,6 +49,31 @@ def test_the_model_goes_on_after_each_reading_as_after_that_reading_alone(models
         assert written[name] == tokenizer.decode(tokens), name
 
 
+def test_every_position_policy_is_read_under_the_window_too_where_that_is_asked():
+    chosen = ["Plain", "Λ", "Truncation", *(name for name, changes in plans.POLICIES.items() if "pic" in changes)]
+    alone, both = (plans.plans(64, 4, 2, chosen, ON, asked) for asked in (False, True))
+    added = [plan for plan in both if plan not in alone]
+    assert [plan for plan in both if plan in alone] == alone
+    windowless = [plan for plan in alone if plan.settings.pic != "none" and plan.settings.window is None]
+    assert [plan.name for plan in added] == [f"Λ on {plan.name}" for plan in windowless] and len(added) > 5
+    for before, plan in zip(windowless, added, strict=True):
+        assert plan.settings == before.settings.model_copy(update={"window": 64, "sinks": 4})
+
+
+def test_a_text_is_read_by_compressed_positions_through_the_window(models):
+    lab = Lab(models)
+    ways = plans.plans(48, 4, 4, ["Dynamic PIC"], ON, both=True)
+    todo = plans.task(lab, built_in(), ways[0].settings, 300, plans.NOTHING, 0)
+    *_, read = plans.readings(lab, todo, ways, Control())
+    whole, through = read
+    assert (whole.name, through.name) == ("Dynamic PIC × 4", "Λ on Dynamic PIC × 4")
+    assert (through.attended[-1], whole.attended[-1]) == (52, 300)
+    # Each is the policy's own reading, and neither is the window's alone.
+    windowed = plans.plans(48, 4, 4, ["Λ"], ON)
+    *_, (window,) = plans.readings(lab, todo, windowed, Control())
+    assert len({round(reading.perplexity, 3) for reading in (whole, through, window)}) == 3
+
+
 def test_a_number_is_told_where_it_is_seen(models, monkeypatch):
     monkeypatch.setattr(plans.random, "randrange", lambda *_: 52713)
     todo, written = gone_on(Lab(models), ["Plain", "Λ"], plans.NUMBER)

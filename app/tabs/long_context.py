@@ -39,6 +39,7 @@ CHAPTER, BUILT_IN, OWN = (
     "My own text",
 )
 NOVEL = Path(__file__).parents[2] / "assets" / "texts" / "dombey_and_son.txt"
+BOTH = "Reads once more by each position policy that is ticked, through the Λ window."
 SIGHT = "Marked: what the next token still sees. Grey: what this way to read has lost."
 # The scene that plays texts of 8,192 to 32,768 tokens, as they were measured.
 FARTHER = "it_breaks_and_is_repaired"
@@ -51,9 +52,9 @@ FIGURES = (
     ("left", "Time left"),
 )
 # What is asked for, beside the model.
-ASKED = ("source", "own", "length", "window", "sinks", "ratio", "then", "depth", "policies")
+ASKED = ("source", "own", "length", "window", "sinks", "ratio", "then", "depth", "policies", "both")
 # Of these, what tells how long it takes.
-ESTIMATED = ("length", "window", "sinks", "ratio", "policies")
+ESTIMATED = ("length", "window", "sinks", "ratio", "policies", "both")
 # A text of one's own, and a place for a number, count where they are asked for.
 SHOWS = f"(name, form) => name === 'own' ? form.source === '{OWN}' : name !== 'depth' || form.then === '{NUMBER}'"
 # What the charts show before a text is read.
@@ -74,7 +75,7 @@ def build(lab: Any, runs: Runs, opens: Callable[..., Any]) -> tuple[dict[str, An
         with gr.Column(scale=2, min_width=200):
             choice.render()
             then, depth = _afterwards()
-        policies, about, buttons = _policies()
+        policies, both, about, buttons = _policies()
     live.figures("long", FIGURES)
     queue = gr.HTML("", apply_default_css=False, elem_classes=["ll", "ll-queue"])
     live.answers("l-answers", "What it writes next", HINT)
@@ -82,16 +83,24 @@ def build(lab: Any, runs: Runs, opens: Callable[..., Any]) -> tuple[dict[str, An
     with gr.Row(elem_classes=["ll-grid", "ll-large"]):
         live.charts(PLACE, NOTHING_READ)
     stream = live.stream(Frame(charts.parts(PLACE, NOTHING_READ)), kept.frames(PLACE, "long"))
-    asked: list[Any] = [length, window, sinks, ratio, policies, choice.model]
+    asked: list[Any] = [length, window, sinks, ratio, policies, both, choice.model]
     opens(_estimate, asked, [about], queue=False, **QUIET)
     for part in asked:
         part.change(_estimate, asked, [about], queue=False, **QUIET)
-    choice.tells(lab, opens, lambda can, chosen: {policies: gr.update(**_allowed(can, chosen))}, [policies], [policies])
+
+    def tell(can: Capabilities, chosen: Sequence[str]) -> dict[Any, Any]:
+        no_window = can.unsupported.get("window")
+        return {
+            policies: gr.update(**_allowed(can, chosen)),
+            both: gr.update(interactive=not no_window, info=no_window or BOTH),
+        }
+
+    choice.tells(lab, opens, tell, [policies, both], [policies])
 
     def start(request: gr.Request, *given: Any) -> Iterator[str]:
         yield from _read(lab, runs, request, *given)
 
-    inputs = [source, own, length, window, sinks, ratio, then, depth, policies, *choice.inputs]
+    inputs = [source, own, length, window, sinks, ratio, then, depth, policies, both, *choice.inputs]
     form = dict(zip((*ASKED, *model.NAMES), inputs, strict=True))
     place = Place(stream, buttons)
     with first:
@@ -159,16 +168,17 @@ def _afterwards() -> tuple[gr.Radio, gr.Slider]:
     return then, depth
 
 
-def _policies() -> tuple[gr.CheckboxGroup, Any, Buttons]:
+def _policies() -> tuple[gr.CheckboxGroup, gr.Checkbox, Any, Buttons]:
     """The policies to read by, how long that takes, and the buttons."""
     with gr.Column(scale=2, min_width=200):
         policies = gr.CheckboxGroup(list(POLICIES), value=["Plain", "Λ"], label="Ways of reading", elem_id="l-policies")
+        both = gr.Checkbox(False, label="Λ on the others too", info=BOTH, elem_id="l-both")
         about = live.note(elem_id="l-about")
         with gr.Row(elem_classes=["ll-buttons"]):
             go = gr.Button("Read", variant="primary", elem_classes=["ll-go"], elem_id="l-go", min_width=90)
             stop = gr.Button("Stop", elem_classes=["ll-stop"], elem_id="l-stop", min_width=70, interactive=False)
             link = gr.Button("Copy link", elem_id="l-link", min_width=90)
-    return policies, about, Buttons(PLACE, go, stop, link=link)
+    return policies, both, about, Buttons(PLACE, go, stop, link=link)
 
 
 def _read(
@@ -184,10 +194,11 @@ def _read(
     then: str,
     depth: int,
     chosen: list[str],
+    both: bool,
     *on: Any,
 ) -> Iterator[str]:
     try:
-        ways = plans.plans(window, sinks, ratio, chosen, dict(zip(model.NAMES, on, strict=True)))
+        ways = plans.plans(window, sinks, ratio, chosen, dict(zip(model.NAMES, on, strict=True)), both)
         with runs.started(request.session_hash, control := Control(), PLACE) as run:
             yield run.stream.invitation
             run.stream.show(_frame({"state": "busy", "message": "The text is being cut into tokens …"}))
@@ -329,19 +340,23 @@ def _conclusion(readings: Sequence[RunSeries], length: int) -> str:
     return f"Over {readings[0].read:,} tokens{whole}: {'; '.join(sentences)}."
 
 
-def _estimate(length: int, window: int, sinks: int, ratio: float, chosen: list[str], named: str) -> str:
+def _estimate(
+    length: int, window: int, sinks: int, ratio: float, chosen: list[str], both: bool, named: str
+) -> str:
     """About how long it will take, where that was measured: for the embedded model."""
     if named != "embedded" or not chosen:
         return live.noted("")
-    each = _each(length, window, sinks, ratio, chosen)
+    each = _each(length, window, sinks, ratio, chosen, both)
     slowest = max(each, key=lambda name: each[name])
     words = f"About {plans.duration(sum(each.values()))} on two cores"
     return live.noted(f"{words}, most of it {slowest}." if len(each) > 1 else f"{words}.")
 
 
-def _each(length: int, window: int, sinks: int, ratio: float, chosen: list[str]) -> dict[str, float]:
+def _each(
+    length: int, window: int, sinks: int, ratio: float, chosen: list[str], both: bool
+) -> dict[str, float]:
     """Seconds that each way takes with the embedded model."""
-    ways = plans.plans(window, sinks, ratio, chosen, {"model": "embedded"})
+    ways = plans.plans(window, sinks, ratio, chosen, {"model": "embedded"}, both)
     return {plan.name: plan.seconds(length) for plan in ways}
 
 

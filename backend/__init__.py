@@ -1,7 +1,7 @@
 """Length Lab: steer how long a language model writes and how far it reads, and watch it from inside.
 
 >>> from backend import Lab, RunSettings
->>> for event in Lab().stream(RunSettings(prompt="Why is the sky blue?")):
+>>> for event in Lab().stream(RunSettings(prompt="Why do people travel?")):
 ...     print(event)
 """
 from backend.inference import threads as threads

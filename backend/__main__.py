@@ -1,6 +1,6 @@
 """The lab in a terminal.
 
-    python -m backend generate --prompt "Why is the sky blue?" --target 60 --pic dynamic --ratio 4 --lambda-window 512
+    python -m backend generate --prompt "Why do people travel?" --target 60 --pic dynamic --ratio 4 --lambda-window 512
     python -m backend generate --prompt - --json < question.txt
     python -m backend sweep --prompts questions.csv --methods ldpe prompted --targets 20 60 --out table.csv
     python -m backend capabilities --model embedded

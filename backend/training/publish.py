@@ -34,7 +34,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 {imports}
 tokenizer = AutoTokenizer.from_pretrained("{base}")
 model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained("{base}"), "{name}")
-chat = [{{"role": "user", "content": "Why is the sky blue?"}}]
+chat = [{{"role": "user", "content": "Why do people travel?"}}]
 asked = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=True, return_tensors="pt")
 {attaching}print(tokenizer.decode(model.generate(**asked, max_new_tokens=200, do_sample=False)[0]))
 ```

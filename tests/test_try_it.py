@@ -145,6 +145,7 @@ def test_the_page_opens_on_the_pair_without_a_click(visit, size):  # noqa: F811
     expect(page.locator("#text-try-asked .ll-text")).to_contain_text(asked.finish.text[:80])
     expect(page.locator(f"{LED} [data-field=end]")).to_have_text("with a sentence")
     expect(page.locator(".ll-run")).to_have_count(2)
+    expect(page.get_by_text("These two answers are recorded.")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     box = page.locator("#try-go").bounding_box()
     assert box["y"] + box["height"] <= size["height"]
@@ -172,6 +173,7 @@ def test_what_is_pressed_before_the_page_can_answer_is_pressed_once_it_can(visit
         script.continue_()
     expect(page.locator("#try-link")).to_have_text("Copied")
     expect(page.locator(f"{LED} [data-field=written]")).to_have_text("3 tokens")
+    expect(page.get_by_text("These two answers are recorded.")).to_be_hidden()
     expect(page.locator("#try-go")).not_to_have_class(re.compile("ll-pressed"))
     assert {settings.prompt for settings in held.settings[-2:]} == {"Describe a forest at night."}
     page.click("#try-stop")

@@ -44,7 +44,7 @@ def _alone(run: RunSeries) -> Chart:
     layout = drawing.axes("first component", "second component")
     positions, vectors, prompt = table(run)
     if len(vectors) < 3:
-        return drawing.empty(layout, "states appear while the model writes", "Too few states were recorded for a PCA.")
+        return drawing.empty(layout, "states appear while the model writes", "Too few states yet for a plane.")
     fixed, plane, words = _placed([run], vectors, "of this run")
     plane = drawing.rounded(plane, 3)
     top = int(positions.max())
@@ -69,7 +69,7 @@ def _together(runs: Sequence[RunSeries]) -> Chart:
     tables = [(colour, run, *table(run)) for colour, run in coloured if run.states]
     if sum(len(vectors) for *_, vectors, _ in tables) < 3:
         doing = "text is read" if texts else "model writes"
-        return drawing.empty(layout, f"states appear while the {doing}", "Too few states for a PCA.")
+        return drawing.empty(layout, f"states appear while the {doing}", "Too few states yet for a plane.")
     every = np.concatenate([vectors for *_, vectors, _ in tables])
     fixed, placed, words = _placed(runs, every, "of all readings" if texts else "of all settings")
     places = iter(np.split(placed, np.cumsum([len(vectors) for *_, vectors, _ in tables])[:-1]))

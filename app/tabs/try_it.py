@@ -32,6 +32,8 @@ FIELDS = (("written", "Written"), ("error", "Off by"), ("end", "Ends"))
 STEERS = ("ldpe", "orpe", "pre", "exp_decay")
 # Seconds between frames of the runway, at least.
 FLUENT = 0.1
+# Shown as long as the lanes play a scene.
+FIRST = "These two answers are recorded. Press Write for your own."
 LABELS = {"prompt": "Prompt", "target": "Length", "unit": "Unit"}
 PROMPTS = {
     "Reading": presets.READING,
@@ -95,6 +97,7 @@ def build(lab: Any, runs: Runs, adapters: Adapters) -> Parts:
     with gr.Column(elem_classes=["ll-try"]):
         inputs, go, stop = _question(asked)
         queue = gr.HTML("", apply_default_css=False, elem_classes=["ll", "ll-queue"])
+        gr.HTML(f"<p>{FIRST}</p>", apply_default_css=False, elem_classes=["ll", "ll-first"])
         _lanes()
         flag = live.runway("try", "Runway", asked.target)
         with gr.Row(elem_classes=["ll-onward"]):

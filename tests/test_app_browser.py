@@ -244,6 +244,7 @@ def test_a_generation_draws_each_chart_once_keeps_the_zoom_and_ends_on_its_last_
     assert int(visitor.chart("length")["received"]) >= 3
 
 
+@pytest.mark.ui
 def test_lines_move_between_the_whole_drawings_of_a_run(visit, held):
     visitor = visit(query=link(prompt="Write a long story about the sea.", max_new_tokens=300), clock=True)
     page = visitor.page

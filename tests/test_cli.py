@@ -118,7 +118,7 @@ def test_a_narrow_terminal_loses_neither_the_run_nor_its_trace(encoding: str, wa
     assert "".join(step["text"] for step in steps) == finish["text"] == "".join(EMOJI)
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+@pytest.mark.parametrize("encoding", ["ascii", pytest.param("cp1252", marks=pytest.mark.ui)])
 def test_a_program_of_its_own_goes_on_in_a_narrow_terminal(encoding: str, waves: str):
     done = subprocess.run(
         [*COMMAND, "generate", "--allow-model", waves, "--model", waves, "--prompt", "hi", "--json"],

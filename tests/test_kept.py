@@ -198,7 +198,7 @@ def seen(page: Page) -> list:
     return [texts, drawn]
 
 
-@pytest.mark.parametrize("tab", RUNS)
+@pytest.mark.parametrize("tab", ["try", *(pytest.param(tab, marks=pytest.mark.ui) for tab in RUNS if tab != "try")])
 def test_a_tab_shows_its_finished_run_again_without_computing_it(visit, runs, tab):  # noqa: F811
     visitor = visit(query=f"?tab={tab}", opens="compare" if tab == "sweep" else tab)
     page = visitor.page
@@ -223,6 +223,7 @@ def again(page: Page, tab: str, before: list) -> None:
     assert seen(page) == before
 
 
+@pytest.mark.ui
 def test_a_run_that_is_too_large_is_said_to_be_gone_after_a_reload(browser, lab, monkeypatch):  # noqa: F811
     monkeypatch.setattr(kept, "MAX_BYTES", 1000)
     served = serving(lab, free_port())
@@ -248,6 +249,7 @@ def test_a_run_that_is_too_large_is_said_to_be_gone_after_a_reload(browser, lab,
         served.close()
 
 
+@pytest.mark.ui
 def test_where_the_browser_is_full_the_oldest_run_gives_way(visit, runs):  # noqa: F811
     visitor = visit(query="?tab=sweep", opens="compare")
     page = visitor.page
@@ -461,6 +463,7 @@ def test_a_sweep_goes_on_after_its_connection_was_cut(browser, demo, address, he
         visitor.close()
 
 
+@pytest.mark.ui
 def test_a_reading_goes_on_after_its_connection_was_cut(browser, demo, address, held, runs, monkeypatch):  # noqa: F811
     read, going = plans.read, threading.Event()
 

@@ -116,7 +116,10 @@ def test_a_comparison_says_what_each_setting_sees(name):
         assert named == ({"method"} if settings[f"{letter}_method"] == "none" else {"method", "landing", "in_prompt"})
 
 
-@pytest.mark.parametrize(("depth", "found", "least"), [(30, [True, False], 3), (90, [True, True], 2)])
+@pytest.mark.parametrize(
+    ("depth", "found", "least"),
+    [(30, [True, False], 3), pytest.param(90, [True, True], 2, marks=pytest.mark.scale)],
+)
 def test_a_window_finds_what_the_teacher_is_said_to_expect(lab, depth, found, least):  # noqa: F811
     """Each reading draws a number of its own. At 90 % one in thirty is copied with a wrong digit."""
     random.seed(depth)

@@ -20,6 +20,8 @@ from backend.text.lists import whole_list
 LONG = ("longform.json", "longform_many.json", "pic_sft.json", "pic_sft_many.json", "longbench_write_long.json")
 
 VALIDATION = "joint_rate/validation"
+# A row without a limit and one with; the others take as long each.
+QUICK = ("ldpe_landing_in_prompt", "mnt_orpe")
 REST = {
     "kind": "questions", "text": "Yes.", "ids": [1], "reason": "eos", "landed": False, "p_eos": 0.5, "p_line": 0.5,
     "nats": 1.0, "similarity": 0.5,
@@ -102,7 +104,13 @@ def test_what_was_claimed_before_is_not_claimed_now():
     assert trained["lengthening"] == pytest.approx(2.14, abs=0.01)
 
 
-@pytest.mark.parametrize("name", [path.stem for path in sorted((RESULTS / VALIDATION).glob("*.json"))])
+@pytest.mark.parametrize(
+    "name",
+    [
+        path.stem if path.stem in QUICK else pytest.param(path.stem, marks=pytest.mark.scale)
+        for path in sorted((RESULTS / VALIDATION).glob("*.json"))
+    ],
+)
 def test_pairs_with_the_base_model_by_other_code(name):
     """McNemar's exact test as a sum of coin throws; a row with a limit stands beside a base model with that limit."""
     base, row = (json.loads((RESULTS / VALIDATION / f"{each}.json").read_text("utf-8")) for each in ("none", name))

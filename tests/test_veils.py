@@ -72,7 +72,9 @@ def made(visit: Callable[..., Visitor], name: str) -> tuple[Page, Locator]:  # n
     return page, page.locator(veiled)
 
 
-@pytest.mark.parametrize("name", SHOWN)
+@pytest.mark.parametrize(
+    "name", ["try", *(pytest.param(name, marks=pytest.mark.ui) for name in SHOWN if name != "try")]
+)
 def test_a_run_is_veiled_while_its_form_asks_for_another(visit, name):  # noqa: F811
     page, over = made(visit, name)
     box, other, go = SHOWN[name].box, SHOWN[name].other, SHOWN[name].go
@@ -88,6 +90,7 @@ def test_a_run_is_veiled_while_its_form_asks_for_another(visit, name):  # noqa: 
     expect(over).not_to_have_class(VEILED)
 
 
+@pytest.mark.ui
 def test_what_does_not_show_or_is_only_watched_veils_no_comparison(visit):  # noqa: F811
     page, over = made(visit, "compare")
     page.evaluate("asks = LengthLab.formAsks; LengthLab.formAsks = (...form) => { heard = 1; asks(...form) }; null")

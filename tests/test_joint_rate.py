@@ -3,8 +3,9 @@
 import json
 import math
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from backend.engine import Lab
 from backend.evaluation.experiments import blind, experiments, joint_rate
 from backend.evaluation.experiments.joint_rate import asked
 from backend.evaluation.joint import Answer, Compared, Move, answer, rate, settings_of
+from backend.evaluation.joint_ranges import ranges
 from backend.models import embedded
 from backend.models.pool import Models
 from backend.record.results import RESULTS
@@ -103,6 +105,27 @@ def test_an_answer_whose_target_moves_is_held_to_the_last(lab):
     settings = settings_of("ldpe", "Name one colour.", 60, "tokens", 0, "embedded", room=120)
     found = answer(lab, Prompt("questions", "Name one colour."), settings, Move(20, 120))
     assert found.target == 120 and abs(found.produced - 120) <= 3 and found.own_end
+
+
+def test_ranges_count_every_answer_and_the_share_of_a_limit_where_the_base_model_goes_beyond_it():
+    def of(*answers: Answer, about: bool = True) -> dict[str, Any]:
+        return {"answers": [asdict(one) for one in answers], "summary": {"test": {"about_the_prompt": about}}}
+
+    def at(target: int, produced: int, prompt: str = "a", **more: Any) -> Answer:
+        return replace(GOOD, target=target, produced=produced, prompt=prompt, **more)
+
+    limited = [at(100, 90, "a", limit=True), at(100, 70, "b", limit=True), at(40, 40, "c", limit=True)]
+    results = {
+        "none": of(at(100, 130, "a"), at(100, 101, "b"), at(40, 12, "c"), about=False),
+        "ldpe": of(at(10, 10), at(30, 30), at(30, 90), at(200, 200, own_end=False)),
+        "mnt_ldpe": of(*limited),
+    }
+    lines = [line.split(" | ") for line in ranges(results, "test").splitlines() if line.startswith("| ")]
+    rows = {name.removeprefix("| "): cells for name, *cells in lines}
+    assert rows["ldpe"][0].startswith("2 of 3, 67 %") and rows["ldpe"][1].startswith("1 of 3, 33 %")
+    assert rows["ldpe"][2:] == ["1 of 4", "– |"]
+    assert rows["none"][1].startswith("– (1 of 3,") and rows["none"][2] == "2 of 3"
+    assert rows["mnt ldpe"][2:] == ["–", "80 % (2 answers) |"]
 
 
 def test_a_rate_has_wilsons_interval():

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import zip_longest
 from pathlib import Path, PurePath
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pydantic import Field
 from scipy.stats import binomtest
@@ -28,6 +28,7 @@ from backend.evaluation.card import PROMPTS, Card
 from backend.evaluation.experiment import Experiment, ModelFlags, Result, Results, Say, not_gone_on
 from backend.evaluation.joint import Answer, Compared, Move, answer, settings_of, share_of
 from backend.evaluation.joint_evidence import evidence
+from backend.evaluation.joint_ranges import ranges
 from backend.evaluation.markdown import UNKNOWN, decimal, estimate, figure, points, table
 from backend.inference.side_by_side import side_by_side
 from backend.measures.bootstrap import Bounded, difference
@@ -45,7 +46,8 @@ def named(method: Method, landing: int, in_prompt: bool) -> str:
 
 
 CAUSAL = [method.name for method in methods if method.causal]
-VALIDATION, TEST = "validation", "test"
+VALIDATION: Final = "validation"
+TEST: Final = "test"
 # What else was asked of the validation prompts, in folders of their own.
 OTHERS = {
     "validation_words": "Targets in words, 10 to 200:",
@@ -168,9 +170,10 @@ class JointRate(Experiment):
         by_name, released = _of(VALIDATION, results), _of(TEST, results)
         counted = max((found["summary"]["validation"]["counted"] for found in by_name.values()), default=0)
         few = f" Fewer than {PROMPTS} prompts were asked: none of this is a headline." if counted < PROMPTS else ""
-        parts = [WORDS.strip() + few, _rows(by_name, "validation")]
+        parts = [WORDS.strip() + few, _rows(by_name, VALIDATION), ranges(by_name, VALIDATION)]
         if released:
-            parts += ["The same of the test set, whose prompts chose nothing:", _rows(released, "test")]
+            words = "The same of the test set, whose prompts chose nothing:"
+            parts += [words, _rows(released, TEST), ranges(released, TEST)]
         for name, words in OTHERS.items():
             if found := _of(name, results):
                 parts += [words, _rows(found, "validation")]

@@ -20,13 +20,12 @@ from app.page import build
 from app.runs import Runs, batches
 from backend.engine import Lab
 from backend.evaluation.bench import timing, ways
-from backend.inference.control import Control
 from backend.models.adapters import available
 from backend.models.pool import Models
 from backend.record.provenance import provenance
 from backend.record.results import RESULTS, keep, writable
 from backend.settings import RunSettings
-from backend.steps import Finish, Resumed
+from backend.steps import Finish
 from backend.terminal import say
 
 PROMPT = "Tell me a long story about a lighthouse keeper and the sea."
@@ -51,14 +50,8 @@ class TimedLab(Lab):
         super().__init__(models)
         self.finished: list[Finish] = []
 
-    def stream(
-        self,
-        settings: RunSettings,
-        control: Control | None = None,
-        progress: bool = False,
-        resumed: Resumed | None = None,
-    ) -> Iterator[Any]:
-        for event in super().stream(settings, control, progress, resumed):
+    def stream(self, *given: Any, **named: Any) -> Iterator[Any]:
+        for event in super().stream(*given, **named):
             if isinstance(event, Finish):
                 self.finished.append(event)
             yield event

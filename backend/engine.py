@@ -83,9 +83,10 @@ class Lab:
         """
         loaded, adapter = self._prepared(settings)
         if loaded.capabilities.encoder_decoder:
-            from backend.encoder_decoder.run import stream
+            from backend.encoder_decoder.model import SharedWriter
+            from backend.encoder_decoder.run import written
 
-            for event in stream(loaded, adapter, settings, control or Control(), progress):
+            for event in written(SharedWriter.of(loaded, adapter), settings, control or Control(), progress):
                 if resumed is None or not isinstance(event, Step) or event.index > len(resumed.written):
                     yield event
             return

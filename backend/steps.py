@@ -195,12 +195,12 @@ class Finish:
     tokens: int
     words: int
     characters: int
-    error: int | None
-    prompt_tokens: int
-    prefill_seconds: float
-    decode_seconds: float
-    tokens_per_second: float
-    cache_bytes: int
+    error: int | None = None
+    prompt_tokens: int = 0
+    prefill_seconds: float = 0.0
+    decode_seconds: float = 0.0
+    tokens_per_second: float = 0.0
+    cache_bytes: int = 0
     p_eos: float | None = None
     message: str = ""
     notes: tuple[str, ...] = field(default=())

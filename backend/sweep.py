@@ -101,7 +101,7 @@ def sweep(lab: Lab, asked: Sequence[RunSettings], out: Path, report: Callable[[s
     with out.open("a", encoding="utf-8", newline="") as stream:
         if not done and not stream.tell():
             stream.write(line(COLUMNS))
-        ended = side_by_side(partial(_finish, lab), left)
+        ended = side_by_side(partial(finished, lab), left)
         for number, (settings, finish) in enumerate(zip(left, ended, strict=True), 1):
             row = as_row(settings, finish)
             stream.write(line(row.values()))
@@ -116,7 +116,7 @@ def finishes(
     """How runs ended, by their number from 0, as they end, at most so many side by side; none of a run that was
     stopped. Refused where a run cannot be made, which ends the others too."""
     try:
-        for number, finish in as_they_end(partial(_finish, lab, control=control), asked, most):
+        for number, finish in as_they_end(partial(finished, lab, control=control), asked, most):
             if finish.reason != "stopped":
                 yield number, finish
             if control.stopped:
@@ -234,7 +234,8 @@ def _unit(row: Mapping[str, str]) -> str:
         return row["unit"]
 
 
-def _finish(lab: Lab | EngineBackend, settings: RunSettings, control: Control | None = None) -> Finish:
+def finished(lab: Lab | EngineBackend, settings: RunSettings, control: Control | None = None) -> Finish:
+    """How a run ended; Refused for one that failed."""
     finish = next(event for event in lab.stream(settings, control) if isinstance(event, Finish))
     if finish.reason == "error":
         raise Refused(finish.message)

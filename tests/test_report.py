@@ -29,7 +29,7 @@ REST = {
 
 
 def test_the_committed_report_is_what_the_files_give():
-    assert (RESULTS / "README.md").read_text("utf-8") == text()
+    assert (RESULTS / "README.md").read_text("utf-8") == text(sections())
 
 
 def test_every_file_has_its_section_or_is_withdrawn():
@@ -126,7 +126,7 @@ def test_pairs_with_the_base_model_by_other_code(name):
     assert (found.only, found.base_only, found.prompts) == (only, base_only, len(row["answers"]))
     assert found.p == pytest.approx(min(1, 2 * tail))
     assert found.gain.value == pytest.approx((only - base_only) / len(row["answers"]))
-    line = next((line for line in text().splitlines() if line.startswith(f"| {name.replace('_', ' ')} | ")
+    line = next((line for line in text(sections()).splitlines() if line.startswith(f"| {name.replace('_', ' ')} | ")
                  and "prompts)" in line), "")  # fmt: skip
     assert (name == "none") == (not line)
     assert not line or f"| {only} | {base_only} | " in line

@@ -54,7 +54,7 @@ def test_the_report_tells_both_with_what_they_rest_on(tmp_path):
     row = {"method": "ldpe", "prompts": 6, "bf16": [5, 9] * 6, "int4": [6, 9, 5, 13, 5, 9] * 2}
     (tmp_path / "visitors.json").write_text(json.dumps(class_of))
     (tmp_path / "rounding.json").write_text(json.dumps({"targets": [5, 9], "rows": [row]}))
-    page = report.text(tmp_path)
+    page = report.text(report.sections(tmp_path))
     assert f"{median(range(2, 9)):.2f} (" in page and f"{median(range(7, 14)):.2f} (" in page
     assert page.count("; 7 rounds)") == 3
     assert "of 40 tokens at once" in page and "`python -m backend evaluate visitors --written 40`" in page

@@ -15,8 +15,6 @@ from backend.encoder_decoder.beam_search import Beams, Hypothesis, beam_search
 from backend.encoder_decoder.model import SharedWriter, Writer
 from backend.failure import advice
 from backend.inference.control import Control
-from backend.models.adapters import Adapter
-from backend.models.pool import Loaded
 from backend.refused import Refused
 from backend.settings import RunSettings
 from backend.steps import SINKS, Finish, Progress, Reason, Searching, Step
@@ -45,13 +43,6 @@ class _Read:
     looked: np.ndarray
 
 
-def stream(
-    loaded: Loaded, adapter: Adapter | None, settings: RunSettings, control: Control, progress: bool
-) -> Iterator[Progress | Step | Finish]:
-    """As `Lab.stream`; the steps come when the search has ended."""
-    yield from written(SharedWriter.of(loaded, adapter), settings, control, progress)
-
-
 def written(
     shared: SharedWriter, settings: RunSettings, control: Control, progress: bool
 ) -> Iterator[Progress | Step | Finish]:
@@ -61,7 +52,7 @@ def written(
         yield from _written(shared, settings, control, progress, aimed)
     except Exception as error:
         log.error("a run failed", exc_info=error)
-        yield _failed(error)
+        yield Finish("error", "", 0, 0, 0, message=advice(error, 0))
 
 
 def _written(
@@ -213,10 +204,8 @@ def _finish(
         characters=characters(text),
         error=None if target is None else writer.tokenizers.length(best.tokens) - target,
         prompt_tokens=source.shape[1],
-        prefill_seconds=0.0,
         decode_seconds=seconds,
         tokens_per_second=tokens / seconds if seconds > 0 else 0.0,
-        cache_bytes=0,
         p_eos=ended,
         p_eos_model=ended,
         notes=(*_left_out(settings), *_listed(writer, others)),
@@ -236,10 +225,3 @@ def _listed(writer: Writer, others: Sequence[Hypothesis]) -> Iterator[str]:
     unit = "characters" if writer.tokenizers.in_characters else "tokens"
     for rank, one in enumerate(others, 2):
         yield f"hypothesis {rank} of {writer.tokenizers.length(one.tokens)} {unit}: “{writer.text(one.tokens)}”."
-
-
-def _failed(error: Exception) -> Finish:
-    return Finish(
-        reason="error", text="", tokens=0, words=0, characters=0, error=None, prompt_tokens=0, prefill_seconds=0.0,
-        decode_seconds=0.0, tokens_per_second=0.0, cache_bytes=0, message=advice(error, 0),
-    )  # fmt: skip

@@ -74,20 +74,15 @@ def section(name: str, folder: Path = RESULTS, link: str = "") -> Section:
     return _section(experiment, read(folder, experiment), link)
 
 
-def headlines(folder: Path = RESULTS) -> str:
-    """What the lab shows, in a table, and in words what rests on too few prompts for it."""
-    return sections(folder)[0].text
-
-
-def text(folder: Path = RESULTS) -> str:
-    """The whole report."""
-    return _text(sections(folder))
+def text(found: Sequence[Section]) -> str:
+    """The report of these sections."""
+    return "\n".join([HEAD, *(f"## {section.title}\n\n{section.text.strip()}\n" for section in found)])
 
 
 def write(folder: Path = RESULTS, readme: Path = README) -> None:
     """Write the report beside its files, and in the README its headlines, the methods and the policies."""
     found = sections(folder)
-    (folder / "README.md").write_text(_text(found), "utf-8")
+    (folder / "README.md").write_text(text(found), "utf-8")
     whole = readme.read_text("utf-8")
     for name, written in ((HEADLINES, found[0].text), (METHODS, registered())):
         before, _, after = place(whole, name, str(readme))
@@ -118,10 +113,6 @@ def registered() -> str:
 def _sentence(one: Any) -> str:
     paper = f" ({one.paper})" if one.paper else ""
     return f"`{one.name}`{paper} – {one.summary}"
-
-
-def _text(found: Sequence[Section]) -> str:
-    return "\n".join([HEAD, *(f"## {section.title}\n\n{section.text.strip()}\n" for section in found)])
 
 
 def _read(file: Path) -> Any:

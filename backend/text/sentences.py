@@ -55,8 +55,6 @@ _NEXT = {
     "am": "አበበ ሄደ።",
 }
 _FURTHER = "Smith went on."
-# The marks that end a sentence, where they are others than in English.
-_STOPS = {"ja": "。！？", "zh": "。！？", "hi": "।?!", "ar": ".؟!", "ur": "۔؟!", "am": "።?!", "hy": "։", "el": ".!;"}
 # Of a text as much as its last sentence may need.
 _TAIL = 600
 
@@ -86,15 +84,6 @@ def final(text: str) -> bool:
     (True, False, False)
     """
     return mark(text) is not None or closed_code(text)
-
-
-def stops(text: str) -> str:
-    """The marks that may end a sentence in a text's script, the plain stop first.
-
-    >>> stops("It rains"), stops("今天很好")
-    ('.!?', '。！？')
-    """
-    return _STOPS.get(_languages(text[-_TAIL:])[0], ".!?")
 
 
 def closed_code(text: str) -> bool:

@@ -17,10 +17,9 @@ from backend.evaluation.bench.throughput import times
 from backend.evaluation.card import Card
 from backend.evaluation.experiment import Case, Experiment, ModelFlags, Plan, Results, Row, Say
 from backend.evaluation.markdown import estimate, table
-from backend.refused import Refused
 from backend.settings import MAX_LANDING, RunSettings, Watch
 from backend.splits import prompts
-from backend.steps import Finish
+from backend.sweep import finished
 
 
 class LandingTime(Experiment):
@@ -69,8 +68,5 @@ class LandingTime(Experiment):
 def _seconds(lab: Lab, settings: RunSettings) -> float:
     """What a run takes."""
     started = time.perf_counter()
-    *_, finish = lab.stream(settings)
-    assert isinstance(finish, Finish)
-    if finish.reason == "error":
-        raise Refused(finish.message)
+    finished(lab, settings)
     return time.perf_counter() - started

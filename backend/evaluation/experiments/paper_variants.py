@@ -29,10 +29,9 @@ from backend.measures.bootstrap import Bounded, bounded
 from backend.models import adapters
 from backend.models.adapters import Adapter
 from backend.models.pool import Loaded, Models, allowed
-from backend.refused import Refused
 from backend.settings import Method, RunSettings, Watch
 from backend.splits import prompts
-from backend.steps import Finish
+from backend.sweep import finished
 from backend.text.prompt import token_ids
 from backend.training.budget import budgets
 from backend.training.data import corpus, samples
@@ -70,10 +69,7 @@ def lengths(models: Models, model: str, adapter: Adapter, asked: Sequence[str]) 
             prompt=prompt, method=adapter.method, target=target, limit=target, max_new_tokens=CAP, model=model,
             precision=precision(), watch=Watch(enabled=False),
         )  # fmt: skip
-        *_, finish = lab.stream(settings)
-        assert isinstance(finish, Finish)
-        if finish.reason == "error":
-            raise Refused(finish.message)
+        finish = finished(lab, settings)
         return finish.tokens if finish.reason == "eos" else CAP + 1
 
     cases = [(prompt, target) for prompt in asked for target in TARGETS]

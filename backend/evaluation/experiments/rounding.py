@@ -22,9 +22,8 @@ from backend.inference.side_by_side import side_by_side
 from backend.measures.bootstrap import difference
 from backend.methods.signal import signal_methods
 from backend.record.results import counted
-from backend.refused import Refused
 from backend.settings import Method, Precision, RunSettings, Watch
-from backend.steps import Finish
+from backend.sweep import finished
 from backend.training.data import QUESTIONS
 
 TARGETS = (10, 20, 60, 100, 150)
@@ -39,11 +38,7 @@ def _tokens(lab: Lab, method: Method, precision: Precision, asked: Sequence[str]
         settings = RunSettings(
             prompt=prompt, method=method, target=target, limit=target, precision=precision, watch=Watch(enabled=False)
         )
-        *_, finish = lab.stream(settings)
-        assert isinstance(finish, Finish)
-        if finish.reason == "error":
-            raise Refused(finish.message)
-        return finish.tokens
+        return finished(lab, settings).tokens
 
     return list(side_by_side(length, [(prompt, target) for prompt in asked for target in TARGETS]))
 

@@ -401,8 +401,8 @@ def test_positions_are_the_runs_while_it_writes_and_then_the_forms(visit, held):
     endless = {"method": "exp_decay", "target": 900, "max_new_tokens": 500}
     visitor = visit(query=link(prompt=prompt, pic="dynamic", ratio=4, recent=30, **endless))
     words = visitor.page.locator("#chart-positions .ll-words")
-    expect(words).to_contain_text(re.compile(r"compressed by 4, .*the last of 5"))
     words.scroll_into_view_if_needed()
+    expect(words).to_contain_text(re.compile(r"compressed by 4, .*the last of 5"))
     held.upto(60)
     visitor.generate()
     visitor.shows(60)
@@ -880,7 +880,7 @@ def test_a_number_hidden_in_a_text_is_told_by_who_sees_it(visit):
     verdicts = page.locator("#answers-l-answers dt b").all_inner_texts()
     written = page.locator("#answers-l-answers dd").all_inner_texts()[1:]
     assert [number in words for words in written] == [verdict == "Found" for verdict in verdicts]
-    assert verdicts[1] == "Not recalled"
+    assert verdicts[1] == "Not found"
 
 
 @pytest.mark.ui
@@ -946,7 +946,8 @@ def test_the_end_mark_shows_in_the_chance_to_end(visit):
 def test_a_run_that_ends_at_once_says_so(visit):
     visitor = visit(query=link(prompt="Why is the sky blue?", method="ldpe", target=90, pic="naive", ratio=64))
     visitor.generate()
-    assert "Ended amid a sentence after 0 tokens" in visitor.ends()
+    # The first token, or the second, by the processor.
+    assert re.match("Ended amid a sentence after (0 tokens|1 token) in", visitor.ends())
     expect(visitor.page.locator("#figures-run")).not_to_contain_text("Reading the prompt")
 
 

@@ -83,12 +83,7 @@ class Lab:
         """
         loaded, adapter = self._prepared(settings)
         if loaded.capabilities.encoder_decoder:
-            from backend.encoder_decoder.model import SharedWriter
-            from backend.encoder_decoder.run import written
-
-            for event in written(SharedWriter.of(loaded, adapter), settings, control or Control(), progress):
-                if resumed is None or not isinstance(event, Step) or event.index > len(resumed.written):
-                    yield event
+            yield from _searched(loaded, adapter, settings, control or Control(), progress, resumed or Resumed())
             return
         asked, ends = prompt(settings, loaded.tokenizer), end_ids(loaded)
         if not ends and (methods[settings.method].writes_end or (settings.landing and settings.steered)):
@@ -138,6 +133,18 @@ class Lab:
             adapter.check_width(loaded.capabilities.width)
         check(settings, loaded.capabilities)
         return loaded, adapter
+
+
+def _searched(
+    loaded: Loaded, adapter: Adapter | None, settings: RunSettings, control: Control, progress: bool, resumed: Resumed
+) -> Iterator[Progress | Step | Finish]:
+    """The run of an encoder-decoder, whose steps come when the search has ended."""
+    from backend.encoder_decoder.model import SharedWriter
+    from backend.encoder_decoder.run import written
+
+    for event in written(SharedWriter.of(loaded, adapter), settings, control, progress):
+        if not isinstance(event, Step) or event.index > len(resumed.written):
+            yield event
 
 
 def _runner(loaded: Loaded) -> Runner:

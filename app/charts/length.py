@@ -112,8 +112,8 @@ def _together(runs: Sequence[RunSeries]) -> Chart:
     layout["yaxis"] |= _fixed(min(places.values()), 0)
     layout["xaxis"]["rangemode"] = "tozero"
     layout["hovermode"] = "closest"
-    if begun := [run for run in runs if len(run)]:
-        drawing.grows(layout["xaxis"], *(_span(run) for run in begun if run.finish is None))
+    if writing := [run for run in runs if len(run) and run.finish is None]:
+        drawing.grows(layout["xaxis"], *map(_span, writing))
 
     def draw(colour: str, run: RunSeries) -> drawing.Drawn | None:
         if not len(run):

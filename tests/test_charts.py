@@ -311,6 +311,9 @@ def test_the_runway_shows_sentence_ends_moved_targets_and_the_endings_that_landi
         shown = {trace["name"].removeprefix(several): trace for trace in drawn("length", series).data}
         assert shown["sentence ends"]["x"] == [2, 2, None, 4, 4, None]
         assert shown["earlier targets"]["x"] == [100, 100, None] and shown["target"]["x"] == [4, 4, None]
+    back = RunSeries.of(chosen, [*events, step(5, " Now", 100)])
+    moved = {trace["name"]: trace for trace in drawn("length", back).data}
+    assert moved["target"]["x"] == [100, 100, None] and moved["earlier targets"]["x"] == [4, 4, None]
     endings = {trace["name"]: trace for trace in drawn("length", RunSeries.of(chosen, events)).data}["endings tried"]
     assert endings["x"] == [4, 9] and endings["text"] == ["written", "too far from the target"]
     assert endings["marker"]["symbol"] == ["triangle-down", "triangle-down-open"]

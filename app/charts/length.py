@@ -87,11 +87,11 @@ def _lane(run: RunSeries, place: float, colour: str, name: str = "") -> list[dic
     data = [drawing.line(far, [place] * len(far), colour, name or f"{unit} produced", width=WIDE, hover="%{x:,}")]
     if ends := sentence_ends(run):
         data.append(_ticks(ends, place, "@ink", f"{several}sentence ends", 1.4))
-    targets = [*dict.fromkeys(target for target in run.target if target is not None)]
-    if targets[:-1]:
-        data.append(_ticks(targets[:-1], place, "@muted", f"{several}earlier targets", 1.4))
-    if targets:
-        data.append(_ticks(targets[-1:], place, "@ink", f"{several}target", 3))
+    now = run.target[-1] if run.target else None
+    if before := [target for target in dict.fromkeys(run.target) if target not in (now, None)]:
+        data.append(_ticks(before, place, "@muted", f"{several}earlier targets", 1.4))
+    if now is not None:
+        data.append(_ticks([now], place, "@ink", f"{several}target", 3))
     return data
 
 

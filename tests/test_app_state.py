@@ -402,7 +402,7 @@ def test_a_reading_stopped_before_its_first_chunk_ends_as_stopped(whole, words, 
         return read(lab, tokens, settings, control, stand=stand)
 
     monkeypatch.setattr(plans, "read", stopping)
-    asked = ["", 600, 256, 4, 4, plans.WRITE, 30, ["Plain", "Λ"], "embedded", "bf16", 0, 0]
+    asked = ["", 600, 256, 4, 4, plans.WRITE, 30, ["Plain", "Λ"], False, "embedded", "bf16", 0, 0]
     *_, last = start(SimpleNamespace(session_hash="me"), BUILT_IN, *asked)
     assert json.loads(last)["parts"]["long"] | {"state": "good", "message": words} == json.loads(last)["parts"]["long"]
 
@@ -577,7 +577,7 @@ def read_long(
     then: what is done after each reading; part: of the last frame.
     """
     [start] = handlers("start", Runs(), models)
-    *_, last = start(SimpleNamespace(session_hash="me"), BUILT_IN, "", 600, 256, 4, 4, then, 10, ways, *on)
+    *_, last = start(SimpleNamespace(session_hash="me"), BUILT_IN, "", 600, 256, 4, 4, then, 10, ways, False, *on)
     return json.loads(last)["parts"][part]
 
 
@@ -615,10 +615,12 @@ def test_what_a_model_does_not_allow_to_a_long_text_is_a_sentence(ways, on, word
 def test_ways_to_read_that_a_model_does_not_allow_are_not_offered_and_say_why(tiny_folder):
     mpt = str(tiny_folder("mpt"))
     _, _, of_long, *_ = handlers("describe", Runs(), ["embedded", mpt])
-    *_, ways = of_long(mpt, "fp32", 0, 0, ["Λ", "NTK PIC"]).values()
+    *_, ways, both = of_long(mpt, "fp32", 0, 0, ["Λ", "NTK PIC"]).values()
+    assert both["interactive"]
     assert ways["choices"] == ["Plain", "Λ", "Λ without sinks", "Truncation", "StreamingLLM"] and ways["value"] == ["Λ"]
     assert "no RoPE base" in ways["info"] and "no position ids" in ways["info"]
-    *_, ways = of_long("embedded", "bf16", 0, 0, ["Λ"]).values()
+    *_, ways, both = of_long("embedded", "bf16", 0, 0, ["Λ"]).values()
+    assert both["interactive"]
     # Beside the policies: Λ with and without sinks, and truncation.
     assert len(ways["choices"]) == len(policies) + 3 and ways["info"] is None
 

@@ -86,7 +86,7 @@ def demo(names, runs, taught) -> lab_page.Page:
 
 def opens(page: Page, tab: str) -> None:
     """Opens a tab, and on it whatever can be opened. Drawings out of sight are not made anew: all are in sight."""
-    page.set_viewport_size({"width": 1440, "height": 30_000 if tab == "evidence" else 5000})
+    page.set_viewport_size({"width": 1440, "height": 40_000 if tab == "evidence" else 5000})
     page.click(f"[role=tab][data-tab-id={tab}]")
     for part in OPENS.get(tab, ()):
         page.click(part)

@@ -11,6 +11,7 @@ import hashlib
 import json
 import logging
 import math
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -128,7 +129,7 @@ def unpacked(text: str) -> tuple[Trace | None, list[PastRun], Tree]:
             tree = branches.unpacked(rows)
             return tree[run["shown"]].trace, past, tree
         return (Trace.load(data) if data and len(data) <= MAX_BYTES else None), past, {}
-    except (ValueError, LookupError, TypeError, OSError, EOFError, ValidationError) as error:
+    except (ValueError, LookupError, TypeError, OSError, OverflowError, EOFError, zlib.error, ValidationError) as error:
         log.info("what a browser kept of a run is left out: %s", error)
         return None, [], {}
 

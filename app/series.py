@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -15,7 +16,8 @@ from backend.settings import RunSettings, Unit
 from backend.steps import Alternative, Finish, Logits, Reading, Step, TriedEnding
 from backend.text.units import Growing
 
-_ids = count(1)
+# A browser keeps what runs of an earlier start have drawn: no number comes again.
+_ids = count(time.time_ns() // 1000)
 
 
 @dataclass(frozen=True)

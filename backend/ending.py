@@ -35,8 +35,9 @@ def ending(finish: Finish, settings: RunSettings) -> tuple[str, str]:
     led = settings.steered and (method.adapter or method.writes_end)
     if not final(finish.text):
         return ("bad", "amid a sentence") if led else ("", "without a full stop")
-    goal, error = settings.goal, finish.error
-    near = error is None or met(goal + error, goal, settings.unit, settings.limited)
+    # The target that the run had at its end, which may have been moved.
+    produced, error = getattr(finish, settings.unit), finish.error
+    near = error is None or met(produced, produced - error, settings.unit, settings.limited)
     if _repeats(finish.text):
         return ("" if near else "bad"), "with a sentence, repeating itself"
     if not near:

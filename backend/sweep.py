@@ -24,6 +24,7 @@ from backend.record.export import guarded
 from backend.refused import Refused
 from backend.settings import RunSettings, Watch, counted
 from backend.steps import Finish
+from backend.text.sentences import final
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -193,7 +194,7 @@ def _targets(table: Sequence[dict[str, str]]) -> list[int]:
 
 def _outcome(found: Sequence[dict[str, str]]) -> str:
     lengths = [int(row["length"]) for row in found]
-    whole = sum(row["ended"].startswith("ended with a ") for row in found)
+    whole = sum(final(row["text"]) for row in found)
     limits = {method.name for method in methods if method.bound == "limit"}
     errors = [abs(int(row["error"])) for row in found if row["error"] and row["method"] not in limits]
     mean = f", {sum(errors) / len(errors):.1f} from the target on average" if errors else ""

@@ -328,6 +328,14 @@ def test_a_lane_keeps_its_place_and_its_name_while_another_has_not_begun():
     assert not any(trace["name"].startswith("A") for trace in shown.data)
 
 
+def test_all_heads_are_drawn_of_a_token_that_sees_itself_alone():
+    last = step(1)
+    series = RunSeries(RunSettings(prompt="p", window=1, sinks=0))
+    one = {name: getattr(last.logits, name)[..., :1] for name in ("mean", "low", "high", "heads")}
+    series.add(replace(last, logits=replace(last.logits, distance=np.array([0.0]), **one)))
+    assert drawn("heads", series).data
+
+
 def test_a_free_run_has_no_target():
     chart = drawn("length", run(30, method="none"))
     assert [trace["name"] for trace in chart.data] == ["p(end)", "tokens produced"]

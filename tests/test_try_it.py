@@ -72,6 +72,10 @@ def test_a_steered_end_counts_as_a_sentence_where_a_search_has_asked_the_base_mo
     assert ending(replace(finish, text="Rain", landed=False), unled) == ("", "without a full stop")
     assert ended(replace(finish, reason="cap"), unled) == "cut at the maximum"
     assert ending(replace(finish, error=9), landed)[0] == "bad"
+    # A target that was moved is the one that counts: 60 → 120, and 120 → 60.
+    moved = replace(finish, landed=True, own_end=True)
+    assert ending(replace(moved, tokens=125, error=5), landed)[0] == "good"
+    assert ending(replace(moved, tokens=65, error=5), landed.model_copy(update={"target": 120}))[0] == "bad"
 
 
 def test_the_runway_shows_the_endings_that_were_tried_and_why_each_was_not_written():

@@ -69,7 +69,7 @@ def _grid(recorded: Logits) -> Chart:
 def _scales(distance: np.ndarray, means: np.ndarray) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """A layout without axes, and the two axes that all small charts have alike."""
     layout = drawing.axes("", "")
-    drawing.distance_axis(layout, float(distance.max()))
+    drawing.distance_axis(layout, max(0.5, float(distance.max())))
     across, up = layout.pop("xaxis"), layout.pop("yaxis")
     # A small chart has room for every other label.
     across |= {name: across[name][::2] for name in ("tickvals", "ticktext")} | {"tickangle": 0}

@@ -31,7 +31,7 @@ function drawnLanes(stage, { lanes, span, unit }) {
       const words = texts[index].querySelector("p"), text = come.map(([piece]) => piece).join("");
       if (words.textContent !== text) words.textContent = text;
       const row = drawnLane(over ? lane : {
-        ...lane, produced, state: "busy", words: `${produced} ${unit}`, forecast: null,
+        ...lane, produced, state: "busy", words: `${produced} ${unit}`, forecast: null, tried: [],
         ends: lane.ends.filter((end) => end <= produced), chance: lane.chance.filter(([place]) => place <= produced),
       }, index, span);
       if (target != null) {

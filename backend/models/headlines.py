@@ -42,7 +42,6 @@ def config(
     written: int,
     width: int = 256,
     layers: int = 3,
-    dropout: float = 0.1,
     shared: bool = False,
     read: int = SOURCE_TOKENS,
 ) -> MarianConfig:
@@ -62,7 +61,7 @@ def config(
         decoder_attention_heads=width // 64,
         encoder_ffn_dim=4 * width,
         decoder_ffn_dim=4 * width,
-        dropout=dropout,
+        dropout=0.0,
         activation_function="relu",
         scale_embedding=True,
         # A table that also tells what comes next begins as wide as fits both.

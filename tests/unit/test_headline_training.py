@@ -8,6 +8,9 @@ from itertools import pairwise
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
 
 from backend.__main__ import main
 from backend.encoder_decoder import pairs
@@ -16,7 +19,8 @@ from backend.encoder_decoder.pairs import IGNORED, Pair
 from backend.record import jsonlines
 from backend.refused import Refused
 from backend.terminal import WRONG
-from backend.training import encoder_decoder, timed
+from backend.training import dropout, encoder_decoder, timed
+from backend.training.dropout import drop, drop_within
 from backend.training.encoder_decoder import train, train_base
 from backend.training.settings import HeadlineSettings, TrainSettings
 from backend.training.timed import Timed
@@ -116,13 +120,39 @@ def test_every_row_trains_in_bfloat16_as_on_a_gpu(kind, base, tmp_path, monkeypa
     assert seen and not any(seen)
 
 
-def test_a_model_is_gone_on_with_in_its_own_shape_at_another_dropout(base, tmp_path):
+def test_a_model_is_gone_on_with_in_its_own_shape_at_another_dropout(base, tmp_path, monkeypatch):
+    shares = []
+    monkeypatch.setattr(dropout, "drop", lambda outputs, share: shares.append(share) or outputs)
     more = HeadlineSettings(steps=1, batch=8, warmup=0, start=str(base), dropout=0.3)
     train_base(PAIRS, PAIRS[:8], more, tmp_path / "more", lambda _: None)
-    settings = json.loads((tmp_path / "more" / "training.json").read_text())["settings"]
-    assert settings["width"] == 64 and settings["layers"] == 1 and settings["source_tokens"] == 300
-    config = json.loads((tmp_path / "more" / "config.json").read_text())
-    assert config["dropout"] == 0.3 and config["vocab_size"] == 300
+    about = json.loads((tmp_path / "more" / "training.json").read_text())["settings"]
+    assert about["width"] == 64 and about["layers"] == 1 and about["source_tokens"] == 300
+    assert json.loads((tmp_path / "more" / "config.json").read_text())["vocab_size"] == 300
+    # Of one layer on each side: attention to itself, to the source, and what feeds forward.
+    assert shares == [0.3] * 5
+
+
+@given(share=st.floats(0, 0.9), seed=st.integers(0, 2**16))
+@settings(max_examples=20, deadline=None)
+def test_dropout_drops_its_share_evenly_and_keeps_the_mean(share, seed):
+    torch.manual_seed(seed)
+    ones = torch.ones(101, 997, requires_grad=True)
+    made = drop(ones, share)
+    nearest = round(share * 256) / 256
+    empty = (made.detach() == 0).float()
+    assert float(empty.mean()) == pytest.approx(nearest, abs=0.01)
+    assert float(empty.mean(0).std()) == pytest.approx(math.sqrt(nearest * (1 - nearest) / 101), abs=0.01)
+    assert float(made.detach().max()) == pytest.approx(1 / (1 - nearest))
+    made.sum().backward()
+    assert torch.equal(ones.grad, made.detach())
+
+
+def test_nothing_is_dropped_of_a_model_that_is_not_trained():
+    model = nn.ModuleDict({"fc2": nn.Linear(8, 800), "other": nn.Linear(8, 800)})
+    drop_within(model, 0.5)
+    rows = torch.randn(4, 8)
+    assert (model["fc2"](rows) == 0).any() and not (model["other"](rows) == 0).any()
+    assert not (model.eval()["fc2"](rows) == 0).any()
 
 
 def test_a_batch_shows_the_decoder_what_stands_before_each_label(base):

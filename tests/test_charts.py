@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from app import charts, live, page, plans, presets
 from app.charts import live_charts, shown
@@ -30,12 +31,14 @@ from app.view import View
 from backend.engine import Lab
 from backend.evaluation.perplexity import Chunk
 from backend.measures.plane import plane_of
+from backend.methods import methods
+from backend.methods.signal import signal_methods
 from backend.models.adapters import available
 from backend.record.trace import Trace
 from backend.registry import Registry
 from backend.settings import RunSettings, Watch, counted
 from backend.steps import Finish, Logits, Reading, Step, TriedEnding
-from backend.text.units import length
+from backend.text.units import length, tolerance
 
 LAYERS, HEADS, WIDTH, PROMPT = 6, 3, 16, 40
 SOURCE = ("A", " fast", " rea", "der<b>", "</s>")
@@ -131,7 +134,7 @@ RUNS: dict[str, list[Callable[[], list[RunSeries]]]] = {
     "generate": [
         lambda: [run(0, done=False)],
         lambda: [run(1, done=False)],
-        lambda: [run(50, done=False, window=64)],
+        lambda: [run(50, "ldpe", done=False, window=64)],
         lambda: recorded(""),
     ],
     "compare": [
@@ -431,6 +434,25 @@ def test_map_and_mask_follow_the_policy_before_any_run():
     rows = dict(of("mask", window=32, sinks=4).rows)
     assert rows[0] == 1 and rows[199] == 36
     assert of("mask").summary.count("100%")
+
+
+@pytest.mark.parametrize("method", [method.name for method in signal_methods()])
+def test_the_signal_is_what_the_method_shows_also_after_its_target_moved(method):
+    moved = [step(i, goal=60) for i in range(1, 11)] + [step(i, goal=100) for i in range(11, 41)]
+    chart = drawn("signal", RunSeries.of(RunSettings(prompt="p", method=method), moved))
+    goals = np.where(np.arange(1, 116) <= 10, 60, 100)
+    if methods[method].slack:
+        goals = goals + np.where(goals == 60, int(tolerance(60, "tokens")), int(tolerance(100, "tokens")))
+    [heat] = chart.data
+    at = np.asarray(heat["x"])
+    shown = methods[method].rows(torch.from_numpy(at), torch.from_numpy(goals[at - 1]), WIDTH)[:, ::2]
+    assert at[0] == 1 and at[-1] == 115 and heat["z"].shape == (WIDTH // 2, len(at))
+    assert np.allclose(heat["z"], shown.T, atol=0.006) and len(np.unique(heat["z"])) > 9
+    assert "now" in str(chart.layout["annotations"])
+
+
+def test_no_signal_is_drawn_of_a_method_that_shows_none_or_before_an_answer():
+    assert not drawn("signal", run(20, "exp_decay")).data and not drawn("signal", run(0, "ldpe", done=False)).data
 
 
 def test_under_a_policy_a_run_shows_how_far_behind_its_text_seems():

@@ -237,6 +237,6 @@ def stretches(n: int, limit: int) -> tuple[np.ndarray, np.ndarray]:
     return starts, np.append(starts[1:], n)
 
 
-def pick(column: Sequence, indices: np.ndarray) -> np.ndarray:
+def pick(column: Sequence[Any], indices: np.ndarray) -> np.ndarray:
     """The values of a column at the indices, as float64 (None becomes nan)."""
     return np.array([np.nan if column[i] is None else column[i] for i in indices], dtype=np.float64)

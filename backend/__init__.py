@@ -4,6 +4,8 @@
 >>> for event in Lab().stream(RunSettings(prompt="Why do people travel?")):
 ...     print(event)
 """
+from typing import Any
+
 from backend.inference import threads as threads
 from backend.settings import RunSettings
 from backend.steps import Finish, Step
@@ -12,7 +14,7 @@ __version__ = "0.1.0"
 __all__ = ["Finish", "Lab", "RunSettings", "Step"]
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     if name == "Lab":
         from backend.engine import Lab
 

@@ -71,8 +71,8 @@ def empty(layout: dict[str, Any], words: str, summary: str, columns: tuple[str, 
 
 
 def line(
-    x, y, colour: str, name: str, width: float = 2, dash: str = "solid", yaxis: str = "y", shape: str = "linear",
-    mode: str = "lines", hover: str = "%{y:,.4~g}",
+    x: Any, y: Any, colour: str, name: str, width: float = 2, dash: str = "solid", yaxis: str = "y",
+    shape: str = "linear", mode: str = "lines", hover: str = "%{y:,.4~g}",
 ) -> dict[str, Any]:  # fmt: skip
     """A line trace."""
     # A single point is no line.
@@ -82,7 +82,7 @@ def line(
     return trace | {"line": look, "hovertemplate": hover}
 
 
-def marks(x, y, name: str, marker: dict[str, Any], hover: str) -> dict[str, Any]:
+def marks(x: Any, y: Any, name: str, marker: dict[str, Any], hover: str) -> dict[str, Any]:
     """A trace of points. hover: what is said of one, or "" for nothing."""
     trace = {"type": "scatter", "mode": "markers", "x": x, "y": y, "name": name, "marker": marker}
     return trace | ({"hovertemplate": hover} if hover else {"hoverinfo": "skip"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -64,7 +65,7 @@ def _together(runs: Sequence[RunSeries]) -> Chart:
     return drawing.together(runs, layout, data, rows, columns, lambda name, _, share: f"{name}: {share:.0%}")
 
 
-def _axes(x: str) -> dict:
+def _axes(x: str) -> dict[str, Any]:
     layout = drawing.axes(x, "share of attention")
     layout["yaxis"] |= {"range": [0, 1], "tickformat": ".0%"}
     return layout

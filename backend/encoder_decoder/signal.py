@@ -52,7 +52,7 @@ class DecoderSignal(nn.Module):
     def _instead(self, _: nn.Module, __: Any, own: Tensor) -> Tensor:
         return own if self.targets is None else torch.zeros_like(own)
 
-    def _shown(self, decoder: nn.Module, args: tuple, given: dict[str, Any]) -> tuple[tuple, dict[str, Any]] | None:
+    def _shown(self, decoder: nn.Module, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
         if self.targets is None:
             return None
         ids, embeddings = given.pop("input_ids", None), given.get("inputs_embeds")

@@ -12,7 +12,7 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from lm_eval.api.task import ConfigurableTask
@@ -30,7 +30,7 @@ from backend.positions import Plain, PositionPolicy
 from backend.record import jsonlines
 from backend.refused import Refused
 from backend.settings import Method
-from backend.training.data import SUMMARISE
+from backend.splits import SUMMARISE
 
 SUMMARIES, SETS, TRAINED = "summaries", ("scitldr_test.jsonl", "scitldr_dev.jsonl"), "scitldr_train.jsonl"
 CHOICES = 4
@@ -49,7 +49,9 @@ class SignalledLM(HFLM):
         self.runner = runner(loaded)
         self._kept: tuple[Sequence[int], FramedCache, torch.Tensor] | None = None
 
-    def _loglikelihood_tokens(self, requests, disable_tqdm=False, override_bs=None) -> list[tuple[float, bool]]:
+    def _loglikelihood_tokens(
+        self, requests: Sequence[Any], disable_tqdm: bool = False, override_bs: int | None = None
+    ) -> list[tuple[float, bool]]:
         return [self._read(context, continuation) for _, context, continuation in requests]
 
     @torch.inference_mode()

@@ -9,7 +9,7 @@ from backend.families.base import Attend, ModelFamily, Rotation, head_dim
 from backend.families.inside import heads, instead
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
     from transformers import PreTrainedConfig, PreTrainedModel
 
 BASE = 10_000.0
@@ -21,7 +21,7 @@ class GptJ(ModelFamily):
     eager = True
 
     def attach(self, model: PreTrainedModel, inside: Callable[[], bool], attend: Attend) -> None:
-        def forward(attention, hidden: Tensor) -> tuple[Tensor, None]:
+        def forward(attention: nn.Module, hidden: Tensor) -> tuple[Tensor, None]:
             project = attention.q_proj, attention.k_proj, attention.v_proj
             q, k, v = (heads(each(hidden), attention.head_dim) for each in project)
             out, _ = attend(attention, q, k, v, None, scaling=attention.head_dim**-0.5)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import MethodType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -14,7 +14,7 @@ def instead(module: nn.Module, inside: Callable[[], bool], forward: Callable[...
     """Lets a module's forward be `forward(module, hidden)` while `inside` is true, its own else."""
     own = module.forward
 
-    def chosen(self, hidden_states, *args, **kwargs):
+    def chosen(self: nn.Module, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Any:
         return forward(self, hidden_states) if inside() else own(hidden_states, *args, **kwargs)
 
     module.forward = MethodType(chosen, module)

@@ -9,7 +9,7 @@ from backend.families.base import Attend, ModelFamily
 from backend.families.inside import heads, instead
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
     from transformers import PreTrainedConfig, PreTrainedModel
 
 
@@ -21,7 +21,7 @@ class Mpt(ModelFamily):
     def attach(self, model: PreTrainedModel, inside: Callable[[], bool], attend: Attend) -> None:
         from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
 
-        def forward(attention, hidden: Tensor) -> tuple[Tensor, None]:
+        def forward(attention: nn.Module, hidden: Tensor) -> tuple[Tensor, None]:
             qkv = attention.Wqkv(hidden)
             qkv = qkv.clamp(-attention.clip_qkv, attention.clip_qkv) if attention.clip_qkv else qkv
             q, k, v = (heads(each, attention.head_dim) for each in qkv.chunk(3, dim=2))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,7 @@ class FramedRotary(nn.Module):
         super().__init__()
         self.own, self.inside = own, inside
 
-    def forward(self, x: Tensor, position_ids: Tensor, **kwargs) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, position_ids: Tensor, **kwargs: Any) -> tuple[Tensor, Tensor]:
         if not self.inside():
             return self.own(x, position_ids, **kwargs)
         width = 2 * self.own.inv_freq.shape[0]
@@ -49,7 +49,7 @@ class Rotary(ModelFamily):
         rotation = self.rotation(config)
         return rotation is None or rotation.width == head_dim(config)
 
-    def _share(self, rope: dict, kind: str) -> float:
+    def _share(self, rope: dict[str, Any], kind: str) -> float:
         """The share of a head that has frequencies: heeded, and then refused by their attention, where the rope type
         is not the plain one."""
         return 1.0 if kind == "default" else rope.get("partial_rotary_factor", 1.0)
@@ -77,7 +77,7 @@ class GptNeox(Rotary):
 
     name = "gpt_neox"
 
-    def _share(self, rope: dict, kind: str) -> float:
+    def _share(self, rope: dict[str, Any], kind: str) -> float:
         return rope.get("partial_rotary_factor", 1.0)
 
     def rotatable(self, config: PreTrainedConfig) -> bool:

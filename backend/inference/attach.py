@@ -7,6 +7,7 @@ as before. Inside, queries and keys reach the attention function unrotated and t
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 from torch import nn
 from transformers import PreTrainedModel
@@ -49,7 +50,7 @@ def _inside() -> bool:
     return current_frame() is not None
 
 
-def _first_layer(module, inputs, output) -> None:
+def _first_layer(module: nn.Module, inputs: Any, output: Any) -> None:
     frame = current_frame()
     if frame is not None and frame.probe is not None:
         hidden = output[0] if isinstance(output, tuple) else output

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, eager_mask, sdpa_mask
@@ -72,7 +72,15 @@ def current_frame() -> Frame | Attention | None:
     return _frame.get(None)
 
 
-def framed_attention(module, query, key, value, attention_mask, scaling=None, **kwargs) -> tuple[Tensor, Tensor | None]:
+def framed_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, Tensor | None]:
     """The function registered with transformers: query, key, value [batch, heads, n, width], unrotated.
 
     Rows may differ in policy and left padding: each attends over its own cache. Outside `framed` the model is
@@ -100,7 +108,7 @@ def framed_attention(module, query, key, value, attention_mask, scaling=None, **
     return out.transpose(1, 2).contiguous(), None
 
 
-def framed_mask(*args, config=None, **kwargs) -> Tensor | None:
+def framed_mask(*args: Any, config: Any = None, **kwargs: Any) -> Tensor | None:
     """Visibility is the policy's, so no mask; outside `framed`, transformers' own for the family."""
     eager = config is not None and families[config.model_type].eager
     if _frame.get(None) is None:

@@ -29,6 +29,7 @@ from backend.models.lora import Lora
 from backend.models.pool import Loaded
 from backend.positions import PositionPolicy
 from backend.refused import Refused
+from backend.settings import Watch
 
 
 class Runner:
@@ -80,7 +81,7 @@ class Runner:
         runner.lora = lora
         return runner
 
-    def probe(self, watch) -> Probe:
+    def probe(self, watch: Watch) -> Probe:
         """A probe fitted to the model."""
         return Probe(self.capabilities.layers, self.capabilities.heads, watch)
 

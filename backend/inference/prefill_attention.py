@@ -95,7 +95,9 @@ def _lower(n: int, m: int, device: torch.device) -> Tensor:
     return torch.ones(n, m, dtype=torch.bool, device=device).tril()
 
 
-def _dense(q, k, v, scale: float, seen: Tensor | None, added: Tensor | None) -> tuple[Tensor, Tensor]:
+def _dense(
+    q: Tensor, k: Tensor, v: Tensor, scale: float, seen: Tensor | None, added: Tensor | None
+) -> tuple[Tensor, Tensor]:
     """q [kv heads, groups, n, width]; k, v likewise; seen, added […, n, m]; as many rows at once as HELD allows."""
     count = max(1, HELD // (q.shape[0] * q.shape[1] * k.shape[2]))
     parts = [
@@ -105,7 +107,9 @@ def _dense(q, k, v, scale: float, seen: Tensor | None, added: Tensor | None) -> 
     return torch.cat([mean for mean, _ in parts], 2), torch.cat([lse for _, lse in parts], 2)
 
 
-def _scored(q, k, v, scale: float, seen: Tensor | None, added: Tensor | None) -> tuple[Tensor, Tensor]:
+def _scored(
+    q: Tensor, k: Tensor, v: Tensor, scale: float, seen: Tensor | None, added: Tensor | None
+) -> tuple[Tensor, Tensor]:
     scores = (q.float() @ k.float().transpose(-1, -2)) * scale
     scores = scores if added is None else scores + added.float()
     scores = scores if seen is None else scores.masked_fill(~seen, -math.inf)

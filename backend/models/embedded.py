@@ -21,6 +21,7 @@ import threading
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from backend.models.disk import disk_errors
 from backend.refused import Refused
@@ -183,7 +184,7 @@ def _dequantise(gguf: Path, into: Path) -> None:
     tokenizer.save_pretrained(into)
 
 
-def _split_digits(tokenizer) -> None:
+def _split_digits(tokenizer: Any) -> None:
     """Digits one by one, then GPT-2's rule: what the GGUF calls 'smollm', and transformers reads as GPT-2's alone."""
     from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
 

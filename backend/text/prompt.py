@@ -97,7 +97,7 @@ def _begins(tokenizer: PreTrainedTokenizerBase, head: str, ids: list[int]) -> in
     return min(count, MOST) if LEAST <= count < len(ids) else 0
 
 
-def _encoded(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, Any]], plain: bool, **options: Any) -> list:
+def _encoded(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, Any]], plain: bool, **options: Any) -> Any:
     try:
         return tokenizer.apply_chat_template(
             messages, add_generation_prompt=True, return_dict=True, sanitize_control_tokens=plain, **options

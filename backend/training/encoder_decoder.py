@@ -82,7 +82,7 @@ class _Trainer(Seq2SeqTrainer):
             self.signal.targets = targets
         return super().compute_loss(model, inputs, *args, **options)
 
-    def _save(self, output_dir: str | None = None, state_dict: dict | None = None) -> None:
+    def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         super()._save(output_dir, state_dict)
         if self.signal is not None and self.signal.learned is not None:
             torch.save(self.signal.learned.detach(), Path(output_dir or self.args.output_dir) / LEARNED)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from backend.positions.dynamic_pic import DynamicPic
@@ -32,7 +32,7 @@ class Algorithm1:
             x = self._layer(index, layer, x, cos, sin)
         return self.model.get_output_embeddings()(self.model.base_model.norm(x[-1])).float()
 
-    def _layer(self, index: int, layer, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    def _layer(self, index: int, layer: nn.Module, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         attention, h, n = layer.self_attn, layer.input_layernorm(x), len(x)
         q, k, v = (
             project(h).view(n, -1, self.keys.shape[-1]).transpose(0, 1)

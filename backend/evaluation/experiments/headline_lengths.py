@@ -33,6 +33,7 @@ from backend.models.adapters import Adapter
 from backend.record import jsonlines
 from backend.record.results import RESULTS, counted
 from backend.refused import Refused
+from backend.text.words import spoken
 from backend.training.budget import LOG
 
 # Targets in characters: 001's three, and two that the data have many of. References of 75 and more are few.
@@ -78,7 +79,7 @@ class HeadlineLengths(Experiment):
     def plan(self, options: Options, say: Say) -> Plan:
         asked = pairs.read(options.data / f"{options.split}.jsonl", options.sources, options.seed)
         words = {
-            word for pair in pairs.read(options.data / "train.jsonl") for word in measure.spoken(pair.text)
+            word for pair in pairs.read(options.data / "train.jsonl") for word in spoken(pair.text)
         }
         rows = _rows(options)
         if FREE not in rows:
@@ -95,7 +96,7 @@ class HeadlineLengths(Experiment):
         common |= {"base": {name: line[name] for line in trained for name in ("step", "epoch", "eval_loss")}}
         common |= {"width": base.model.config.d_model, "lengths": [len(pair.text) for pair in asked]}
         kept = [
-            measure.complete(p.text, words | set(measure.spoken(p.source))) and measure.sensible(p.text, p.source)
+            measure.complete(p.text, words | set(spoken(p.source))) and measure.sensible(p.text, p.source)
             for p in asked
         ]
         common |= {"references": bounded(np.mean, kept).keys("kept")}
@@ -187,10 +188,12 @@ def _asked(
     writer: Writer,
     free: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    # Without control every target gives the same texts.
-    write = partial(_texts, writer, asked, beams=beams) if row != FREE else lambda _: free
+    def write(targets: Sequence[int]) -> Sequence[Mapping[str, Any]]:
+        # Without control every target gives the same texts.
+        return free if row == FREE else _texts(writer, asked, targets, beams)
+
     references = [pair.text for pair in asked]
-    known = [dictionary | set(measure.spoken(pair.source)) for pair in asked]
+    known = [dictionary | set(spoken(pair.source)) for pair in asked]
     at: dict[str, Any] = {}
     joint: list[list[bool]] = []
     for target in TARGETS:

@@ -43,11 +43,12 @@ from backend.models.pool import Loaded
 from backend.record import jsonlines
 from backend.refused import Refused
 from backend.settings import MAX_LANDING, Method, RunSettings, Unit, Watch
+from backend.splits import SUMMARISE
 from backend.steps import Finish, Step
 from backend.text.prompt import token_ids
 from backend.text.sentences import final
 from backend.text.units import length
-from backend.training.data import QUESTIONS, SUMMARISE
+from backend.training.data import QUESTIONS
 
 Range = Literal["range", "beyond", "words", "characters", "changed", "summaries"]
 COMMAND = "backend evaluate length_control --data {data} {more} --method"

@@ -65,7 +65,7 @@ def _stretch(chance: random.Random, texts: Sequence[Tensor], length: int) -> Ten
     return ids[begin : begin + length]
 
 
-def hidden(tokenizer, key: str, filler: Tensor, depth: float) -> tuple[Tensor, int]:
+def hidden(tokenizer: Any, key: str, filler: Tensor, depth: float) -> tuple[Tensor, int]:
     """Ids [n] of a text to go on with: of filler [n] as much as has place, a number in it, and the question at its end;
     and how many tokens there are from where the number stands to the end. No chat template: in one, the embedded
     model tells none."""

@@ -90,6 +90,18 @@ def test_a_run_is_veiled_while_its_form_asks_for_another(visit, name):  # noqa: 
     expect(over).not_to_have_class(VEILED)
 
 
+def test_a_recorded_run_of_a_lesson_is_what_its_form_asks_for(visit):  # noqa: F811
+    page, over = made(visit, "compare")
+    page.click("[data-tab-id=lessons]")
+    page.click("[data-lesson=chance_and_length]")
+    page.locator(".ll-lesson [data-step=predict] :is(button, input[type=radio])").first.click()
+    page.get_by_text("Show the recorded run").click()
+    expect(page.locator(".ll-lesson [data-step=check]")).to_be_visible()
+    expect(over).not_to_have_class(VEILED)
+    puts(page, "#c-prompt textarea", "Why not?")
+    expect(over).to_have_class(VEILED)
+
+
 @pytest.mark.ui
 def test_what_does_not_show_or_is_only_watched_veils_no_comparison(visit):  # noqa: F811
     page, over = made(visit, "compare")

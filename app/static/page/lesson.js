@@ -143,8 +143,11 @@ function lesson(element, props, trigger) {
   // A run that shows nothing for too long is taken back, and the recorded one takes its place.
   lessonRun = async (how, buttons) => {
     const { go, stop } = buttons[shown.run.tab], button = (selector) => document.querySelector(selector);
-    if (how === "recorded") await until(() => button(go)?.offsetParent);
-    else {
+    if (how === "recorded") {
+      await until(() => button(go)?.offsetParent);
+      await filled();
+      formFits(shown.run.tab);
+    } else {
       await presses(go);
       await until(() => button(go).disabled);
       const late = Date.now() + 1000 * props.patience, spared = shown.seconds && !pressed.live;

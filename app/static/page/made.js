@@ -30,6 +30,13 @@ function formMade(place) {
   stored("sessionStorage", MADE + place, form.made);
   covers(place);
 }
+// What is shown there was made with what the form holds now.
+function formFits(place) {
+  const form = formOf(place);
+  Object.assign(form, { made: form.now, pressed: null });
+  stored("sessionStorage", MADE + place, form.made ?? "");
+  covers(place);
+}
 function formShown(place, parts) {
   if (!(place in parts) || formOf(place).shown) return;
   formOf(place).shown = true;

@@ -10,11 +10,13 @@ const until = (holds) => new Promise((resolve) => {
   const look = () => (holds() ? resolve() : setTimeout(look, 100));
   look();
 });
+// Until what was filled in has come to the form.
+const filled = () => new Promise((resolve) => setTimeout(resolve, 400));
 // Presses a tab's button once it can be, and what was filled in before has come to the form.
 async function presses(selector) {
   const button = () => document.querySelector(selector);
   await until(() => button()?.offsetParent && !button().disabled);
-  await new Promise((resolve) => setTimeout(resolve, 400));
+  await filled();
   button().click();
 }
 

@@ -232,6 +232,26 @@ def test_a_run_that_shows_nothing_gives_way_to_the_recorded_one(visit, held):  #
     held.free()
 
 
+@pytest.mark.parametrize("then", ["close", "another"])
+def test_a_run_of_a_lesson_that_is_over_moves_nothing(visit, held, runs, then):  # noqa: F811
+    held.upto(0)
+    page = visit(query="?tab=lessons&lesson=ask_for_sixty").page
+    panel = page.locator(".ll-lesson")
+    predicts(panel, lessons()["ask_for_sixty"])
+    panel.get_by_role("button", name="Run it").click()
+    page.wait_for_selector("#try-go[disabled]")
+    panel.locator("[data-act=close]").click()
+    if then == "another":
+        page.click("[data-tab-id=lessons]")
+        page.click("[data-lesson=why_ends_are_hard]")
+        expect(panel.locator("h2")).to_have_text(lessons()["why_ends_are_hard"].title)
+    held.free()
+    page.wait_for_selector("#try-go:not([disabled])", state="attached")
+    page.wait_for_timeout(1000)
+    assert page.locator(".ll-looked-at").count() == 0
+    assert panel.locator("[data-step=look]").evaluate("(step) => step.hidden")
+
+
 def test_a_reading_breaks_where_it_is_worse_to_the_end_and_not_where_it_recovers():
     nats = {"plain": [0.0, 0, 0], "worse": [0.0, 2, 2], "recovers": [0.0, 2, 0], "from the first": [2.0, 2, 2]}
     read = [

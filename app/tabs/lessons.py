@@ -46,7 +46,7 @@ def panel(
     many seconds pass before a run would begin. predicted: hears what a session predicts when it runs one, and whether
     a run of its own will answer that."""
     shown = live.lesson([shows(lesson) for lesson in lessons().values()], PATIENCE)
-    how = gr.Textbox(visible="hidden")
+    answered = gr.Textbox(visible="hidden")
     boxes = [box for stage in stages.values() for box in stage.boxes.values()]
     streams = [stage.place.stream for stage in stages.values()]
 
@@ -61,11 +61,12 @@ def panel(
         for at, stage in zip(here, stages.values(), strict=True):
             filled += stage.values(lesson.run.settings) if at else [gr.skip()] * len(stage.boxes)
         frames = [plays.shown() if plays and at else gr.skip() for at in here]
-        return [gr.Tabs(selected=stages[lesson.run.tab].tab), "recorded" if plays else "live", *filled, *frames]
+        tab = lesson.run.tab
+        answer = {"turn": given.get("turn"), "tab": tab, **stages[tab].buttons, "recorded": plays is not None}
+        return [gr.Tabs(selected=stages[tab].tab), json.dumps(answer), *filled, *frames]
 
-    buttons = json.dumps({tab: stage.buttons for tab, stage in stages.items()})
-    shown.input(run, [shown], [tabs, how, *boxes, *streams], **QUIET).success(
-        None, [how], None, js=f"(how) => LengthLab.runLesson(how, {buttons})", **QUIET
+    shown.input(run, [shown], [tabs, answered, *boxes, *streams], **QUIET).success(
+        None, [answered], None, js="(answer) => LengthLab.runLesson(answer)", **QUIET
     )
 
 

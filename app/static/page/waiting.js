@@ -12,12 +12,12 @@ const until = (holds) => new Promise((resolve) => {
 });
 // Until what was filled in has come to the form.
 const filled = () => new Promise((resolve) => setTimeout(resolve, 400));
-// Presses a tab's button once it can be, and what was filled in before has come to the form.
-async function presses(selector) {
+// Presses a tab's button once it can be, and what was filled in before has come to the form, if it is wanted until then.
+async function presses(selector, wanted = () => true) {
   const button = () => document.querySelector(selector);
-  await until(() => button()?.offsetParent && !button().disabled);
+  await until(() => !wanted() || (button()?.offsetParent && !button().disabled));
   await filled();
-  button().click();
+  if (wanted()) button().click();
 }
 
 // The wait for a run: begun by a press, ended by the run's first frame, or here where no run will come.

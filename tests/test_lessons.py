@@ -252,6 +252,20 @@ def test_a_run_of_a_lesson_that_is_over_moves_nothing(visit, held, runs, then): 
     assert panel.locator("[data-step=look]").evaluate("(step) => step.hidden")
 
 
+def test_a_recorded_run_ends_the_own_one_and_stays(visit, held, runs):  # noqa: F811
+    held.upto(5)
+    page = visit(query="?tab=lessons&lesson=ask_for_sixty").page
+    panel, found = page.locator(".ll-lesson"), recorded("ask_for_sixty")
+    predicts(panel, lessons()["ask_for_sixty"])
+    panel.get_by_role("button", name="Run it").click()
+    page.wait_for_selector("#text-try-asked .ll-response[data-tokens='5']")
+    panel.get_by_text("Show the recorded run").click()
+    expect(panel.locator(".ll-how")).to_contain_text("This run was recorded before")
+    assert not len(runs)
+    written = str(len(found.frame["texts"]["text-try-asked"][1]) - 1)
+    assert page.get_attribute("#text-try-asked .ll-response", "data-tokens") == written
+
+
 def test_a_reading_breaks_where_it_is_worse_to_the_end_and_not_where_it_recovers():
     nats = {"plain": [0.0, 0, 0], "worse": [0.0, 2, 2], "recovers": [0.0, 2, 0], "from the first": [2.0, 2, 2]}
     read = [

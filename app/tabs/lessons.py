@@ -45,7 +45,9 @@ def panel(
     """The panel of a lesson, which stays while it runs on another tab. stages: by the ids of the tabs. waits: about how
     many seconds pass before a run would begin. predicted: hears what a session predicts when it runs one, and whether
     a run of its own will answer that."""
-    shown = live.lesson([shows(lesson) for lesson in lessons().values()], PATIENCE)
+    shown = live.lesson(
+        [shows(lesson) | stages[lesson.run.tab].buttons for lesson in lessons().values()], PATIENCE
+    )
     answered = gr.Textbox(visible="hidden")
     boxes = [box for stage in stages.values() for box in stage.boxes.values()]
     streams = [stage.place.stream for stage in stages.values()]
@@ -61,9 +63,8 @@ def panel(
         for at, stage in zip(here, stages.values(), strict=True):
             filled += stage.values(lesson.run.settings) if at else [gr.skip()] * len(stage.boxes)
         frames = [plays.shown() if plays and at else gr.skip() for at in here]
-        tab = lesson.run.tab
-        answer = {"turn": given.get("turn"), "tab": tab, **stages[tab].buttons, "recorded": plays is not None}
-        return [gr.Tabs(selected=stages[tab].tab), json.dumps(answer), *filled, *frames]
+        answer = {"run": lesson.name, "turn": given.get("turn"), "recorded": plays is not None}
+        return [gr.Tabs(selected=stages[lesson.run.tab].tab), json.dumps(answer), *filled, *frames]
 
     shown.input(run, [shown], [tabs, answered, *boxes, *streams], **QUIET).success(
         None, [answered], None, js="(answer) => LengthLab.runLesson(answer)", **QUIET

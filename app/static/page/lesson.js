@@ -124,13 +124,16 @@ function lesson(element, props, trigger) {
     const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
     found[0]?.scrollIntoView({ block: "start", behavior: still ? "auto" : "smooth" });
   }
-  // how: live, whatever the wait; or recorded.
-  function ask(how = {}) {
+  // how: live, whatever the wait; or recorded. What still runs there is ended first: its last frame would come after.
+  async function ask(how = {}) {
     sweeps(false);
     points(false);
+    const since = ++turn, running = () => document.querySelector(shown.go)?.disabled;
+    if (running()) document.querySelector(shown.stop).click();
+    if (!await still(since, () => !running())) return;
     [cameTo, pressed] = [null, how];
     const { predicted } = come;
-    props.value = JSON.stringify({ run: shown.name, turn: ++turn, number: predicted?.number ?? null, choice: predicted?.index ?? null, ...how });
+    props.value = JSON.stringify({ run: shown.name, turn, number: predicted?.number ?? null, choice: predicted?.index ?? null, ...how });
     trigger("input");
   }
 
@@ -150,20 +153,20 @@ function lesson(element, props, trigger) {
   // Presses the tab's own button once it is there, or finds the recorded run there, and goes on to what is to be seen.
   // A run that shows nothing for too long is taken back, and the recorded one takes its place.
   lessonRun = async (answer) => {
-    const { turn: since, tab, go, stop, recorded } = JSON.parse(answer), button = (selector) => document.querySelector(selector);
+    const { turn: since, run: name, recorded } = JSON.parse(answer);
+    const { go, run } = props.lessons.find((one) => one.name === name), button = () => document.querySelector(go);
     if (recorded) {
-      await still(since, () => button(go)?.offsetParent);
+      await still(since, () => button()?.offsetParent);
       await filled();
-      formFits(tab);
+      formFits(run.tab);
       if (turn !== since) return;
     } else {
       await presses(go, () => turn === since);
-      if (!await still(since, () => button(go).disabled)) return;
+      if (!await still(since, () => button().disabled)) return;
       const late = Date.now() + 1000 * props.patience, spared = shown.seconds && !pressed.live;
-      if (!await still(since, () => !button(go).disabled || begun() || (spared && Date.now() > late))) return;
-      if (button(go).disabled && !begun()) {
-        button(stop).click();
-        if (await still(since, () => !button(go).disabled)) ask({ recorded: true, instead: true });
+      if (!await still(since, () => !button().disabled || begun() || (spared && Date.now() > late))) return;
+      if (button().disabled && !begun()) {
+        ask({ recorded: true, instead: true });
         return;
       }
     }

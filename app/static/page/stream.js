@@ -49,7 +49,7 @@ function stream(element, props, watch, keeps) {
   function receive() {
     const value = reduced(props.value), before = following;
     following = value?.follow ?? "";
-    if (following) formMade(placeOf(element));
+    if (following || (value?.whole && !before)) formMade(placeOf(element));
     // What the page opens with is not the end of a run that went on before.
     if (before || following) stored("sessionStorage", UNDER_WAY, following);
     open();
@@ -74,5 +74,10 @@ function stream(element, props, watch, keeps) {
   }
   watch("value", receive);
   receive();
-  keptFrame(keeps).then((frame) => frame && !news && shows(frame));
+  keptFrame(keeps).then((found) => {
+    if (!found || news) return;
+    formOf(keeps.place).made = found.made;
+    shows(found.frame);
+    covers(keeps.place);
+  });
 }

@@ -244,9 +244,9 @@ def _taking_up(demo: Page, runs: Runs, orphans: Orphans, places: Mapping[str, Pl
     def comes_back(*given: Any, **more: Any) -> Any:
         return gr.on([demo.load, again.click], *given, **more)
 
-    shown = [part for place in places.values() for part in (place.stream, *place.buttons.all)]
+    shown = [part for place in places.values() for part in (place.stream, *place.buttons.all, *place.left)]
     take_up = taking_up(runs, orphans, places, lambda before, now: demo.admission.taken_up(before, now))
-    kept.opens(comes_back, "underWay()", take_up, [*shown, *places[generate.PLACE].left])
+    kept.opens(comes_back, "underWay()", take_up, shown)
 
 
 async def _no_link(request: Request) -> JSONResponse:

@@ -107,7 +107,7 @@ def build(
     veil.follows(PLACE, form, buttons.go, SHOWS)
     buttons.starts(runs, _comparing(lab, runs, labels), inputs, [stream, made], queue, "compare")
     buttons.shares(form)
-    return form, Place(stream, buttons)
+    return form, Place(stream, buttons, [made], lambda run: [run.made])
 
 
 def leads_on(
@@ -227,9 +227,9 @@ def _comparing(lab: Any, runs: Runs, labels: Mapping[str, str]) -> Callable[...,
             seeds.checked(chosen, count)
             with runs.started(request.session_hash, control := Control(), PLACE) as run:
                 views = _views(chosen)
-                made = Comparison([(view.series.name, view.trace) for view in views])
-                for frame in lanes.streamed(run, _frames(lab, views, run, control, count, made.answers)):
-                    yield [frame, made]
+                run.made = Comparison([(view.series.name, view.trace) for view in views])
+                for frame in lanes.streamed(run, _frames(lab, views, run, control, count, run.made.answers)):
+                    yield [frame, run.made]
         except Exception as error:
             yield [failed("compare", error, "The comparison could not be made", labels), gr.skip()]
 

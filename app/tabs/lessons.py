@@ -51,6 +51,7 @@ def panel(
     answered = gr.Textbox(visible="hidden")
     boxes = [box for stage in stages.values() for box in stage.boxes.values()]
     streams = [stage.place.stream for stage in stages.values()]
+    left = [part for stage in stages.values() for part in stage.place.left]
 
     def run(request: gr.Request, asked: str) -> list[Any]:
         given = json.loads(asked)
@@ -60,13 +61,16 @@ def panel(
         predicted(request.session_hash, prediction(lesson, given), plays is None)
         here = [tab == lesson.run.tab for tab in stages]
         filled: list[Any] = []
+        # A recorded run leaves nothing but its frame.
+        gone: list[Any] = []
         for at, stage in zip(here, stages.values(), strict=True):
             filled += stage.values(lesson.run.settings) if at else [gr.skip()] * len(stage.boxes)
+            gone += [None if plays and at else gr.skip()] * len(stage.place.left)
         frames = [plays.shown() if plays and at else gr.skip() for at in here]
         answer = {"run": lesson.name, "turn": given.get("turn"), "recorded": plays is not None}
-        return [gr.Tabs(selected=stages[lesson.run.tab].tab), json.dumps(answer), *filled, *frames]
+        return [gr.Tabs(selected=stages[lesson.run.tab].tab), json.dumps(answer), *filled, *frames, *gone]
 
-    shown.input(run, [shown], [tabs, answered, *boxes, *streams], **QUIET).success(
+    shown.input(run, [shown], [tabs, answered, *boxes, *streams, *left], **QUIET).success(
         None, [answered], None, js="(answer) => LengthLab.runLesson(answer)", **QUIET
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from app.presets import PRESETS
 from app.runs import Runs
 from app.series import PastRun
 from app.shares import Shares
+from app.tabs import generate
 from backend.models.adapters import available
 from backend.record.trace import Trace
 
@@ -365,6 +367,27 @@ def test_a_run_in_progress_goes_on_over_a_reload(visit, held, runs):  # noqa: F8
     expect(page.locator("#go")).to_have_text("Generate")
     page.click("#share")
     expect(page.locator("#share")).to_have_text("Copied")
+
+
+def test_a_run_goes_on_over_a_reload_however_late_the_one_before_comes(visit, held, monkeypatch):  # noqa: F811
+    visitor = visit()
+    page = visitor.page
+    visitor.number("cap", 5)
+    visitor.generate()
+    visitor.ends()
+    remembers(page, 1)
+    held.upto(6)
+    visitor.number("cap", 50)
+    visitor.generate()
+    visitor.shows(6)
+    unpacked = kept.unpacked
+    monkeypatch.setattr(generate, "unpacked", lambda text: time.sleep(3) or unpacked(text))
+    page.reload()
+    visitor.shows(6)
+    page.wait_for_timeout(4000)
+    held.upto(12)
+    visitor.shows(12)
+    page.click("#stop")
 
 
 def test_a_closed_page_ends_its_run_and_nobody_takes_up_anothers(visit, demo, held, runs, monkeypatch):  # noqa: F811

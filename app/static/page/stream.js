@@ -1,6 +1,11 @@
 // What a stream brings, by name: kept until the component of that name is there, then handed to it.
 const receivers = new Map(), kept = new Map();
 let underway = false;
+// While a run writes no other answer can be chosen, which would take its place.
+function goes(running) {
+  underway = running;
+  for (const input of document.querySelectorAll(".ll-branches input")) input.disabled = running;
+}
 function deliver(name, value, running = false) {
   const receive = receivers.get(name);
   if (receive) receive(value, running); else kept.set(name, value);
@@ -33,7 +38,7 @@ function stream(element, props, watch, keeps) {
     for (const [name, value] of Object.entries({ ...texts, ...parts })) deliver(name, value, running);
   };
   function hand(frame) {
-    underway = frame.running;
+    goes(frame.running);
     begins(frame.running, frame.texts);
     shows(frame);
     if (keeps.place && following) gather(frame);

@@ -24,6 +24,7 @@ async function presses(selector, wanted = () => true) {
 const waits = (name) => { delete document.body.dataset.cut; veil(false); deliver(name, { state: "busy", message: "Waiting for the model …" }); };
 const veil = (veiled) => document.querySelector(".ll-stage")?.classList.toggle("ll-veiled", veiled);
 function gone(name, state, message) {
+  goes(false);
   if (document.querySelector(`.ll-figures[data-name=${name}]`).dataset.state === "busy") deliver(name, { state, message });
 }
 const CUT = "The lab did not answer for a while, and the run ended: press the button again.";

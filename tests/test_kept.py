@@ -573,6 +573,9 @@ def test_what_a_run_had_written_that_its_server_left_is_there_after_a_reload(bro
         shows(page, WRITES["try"][1], 5)
         expect(says).to_contain_text("did not answer")
         assert page.locator(".ll-lane .ll-text").all_inner_texts() == texts
+        expect(page.locator(".ll-try [data-state=busy]")).to_have_count(0)
+        expect(page.locator(".ll-lane [data-field=end]")).to_have_text(["–", "–"])
+        expect(page.locator(".ll-lane [data-field=written]")).to_have_text(["5 tokens", "5 tokens"])
         visitor.wrongs = [wrong for wrong in visitor.wrongs if "net::ERR_" not in wrong]
         visitor.close()
     finally:

@@ -30,6 +30,13 @@ function begins(running, texts) {
 // Of each stream whose runs the browser keeps, by the figures that say how they go: keeps what a run has shown that a
 // cut connection ended, with the words that say so.
 const cutShort = new Map();
+// Figures and lanes of a run that writes no more.
+const NOT_GOING = { end: "–", speed: "–", setting: "–", left: "–" };
+function rested(part, said) {
+  if (part?.state === "busy") return { ...part, ...NOT_GOING, ...said };
+  const still = (lane) => (lane.state === "busy" ? { ...lane, state: "" } : lane);
+  return part?.lanes ? { ...part, lanes: part.lanes.map(still) } : part;
+}
 // Hands out frames: one that Gradio brings, or those of the stream it names, until it brings the last one.
 function stream(element, props, watch, keeps) {
   let source = null, following = "", news = false, whole = null;
@@ -74,7 +81,10 @@ function stream(element, props, watch, keeps) {
   document.addEventListener("visibilitychange", () => following && open());
   if (keeps.place) {
     cutShort.set(keeps.figures, (said) => {
-      if (whole) keepFrame(keeps, { ...whole, parts: { ...whole.parts, [keeps.figures]: said } });
+      if (!whole) return;
+      whole.parts = Object.fromEntries(Object.entries(whole.parts).map(([name, part]) => [name, rested(part, said)]));
+      shows(whole);
+      keepFrame(keeps, whole);
     });
   }
   watch("value", receive);

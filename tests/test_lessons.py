@@ -269,6 +269,15 @@ def test_a_recorded_run_ends_the_own_one_and_stays(visit, held, runs):  # noqa: 
     assert page.get_attribute("#text-try-asked .ll-response", "data-tokens") == written
 
 
+def test_a_lesson_is_judged_by_its_own_run_whatever_others_come_to(visit, held):  # noqa: F811
+    page, lesson = visit(query="?tab=lessons&lesson=ask_for_sixty").page, lessons()["ask_for_sixty"]
+    panel = page.locator(".ll-lesson")
+    predicts(panel, lesson)
+    page.evaluate("setInterval(() => LengthLab.deliver('outcome', { '': { length: 3 } }), 20); null")
+    panel.get_by_text("Show the recorded run").click()
+    judged(panel, lesson)
+
+
 def test_a_comparison_is_saved_as_it_is_shown_or_not_at_all(visit, held):  # noqa: F811
     page = visit(query="?tab=compare", opens="compare").page
     held.upto(2)

@@ -13,7 +13,7 @@ function lesson(element, props, trigger) {
   const root = element.querySelector(".ll-lesson");
   const body = root.querySelector(".ll-steps"), title = root.querySelector("h2");
   // turn: how often something was asked for, or another lesson opened, or the panel closed.
-  let shown = null, come = BEGUN, turn = 0, opener = null, cameTo = null, forced = false, pressed = {};
+  let shown = null, come = BEGUN, turn = 0, opener = null, cameTo = {}, forced = false, pressed = {};
   const made = (tag, kind, words = "") => Object.assign(document.createElement(tag), { className: kind, textContent: words });
 
   function step(number, name, ...parts) {
@@ -131,7 +131,7 @@ function lesson(element, props, trigger) {
     const since = ++turn, running = () => document.querySelector(shown.go)?.disabled;
     if (running()) document.querySelector(shown.stop).click();
     if (!await still(since, () => !running())) return;
-    [cameTo, pressed] = [null, how];
+    [cameTo, pressed] = [{}, how];
     const { predicted } = come;
     props.value = JSON.stringify({ run: shown.name, turn, number: predicted?.number ?? null, choice: predicted?.index ?? null, ...how });
     trigger("input");
@@ -142,12 +142,13 @@ function lesson(element, props, trigger) {
     await until(() => turn !== since || holds());
     return turn === since;
   }
-  receives("outcome", (value) => { cameTo = value; });
+  // No two tabs name their runs alike.
+  receives("outcome", (value) => { cameTo = { ...cameTo, ...value }; });
   // What the run came to, by the lesson's first figure; its last frame may come after the button is free.
   async function figure() {
     const { of, what } = shown.figures[0], late = Date.now() + LATEST;
-    await still(turn, () => cameTo || Date.now() > late);
-    return cameTo?.[of]?.[what];
+    await still(turn, () => cameTo[of] || Date.now() > late);
+    return cameTo[of]?.[what];
   }
 
   // Presses the tab's own button once it is there, or finds the recorded run there, and goes on to what is to be seen.
@@ -198,7 +199,10 @@ function lesson(element, props, trigger) {
   }
   async function goesOn(go) {
     const late = Date.now() + TAKEN_UP;
-    if (await still(turn, () => document.querySelector(go)?.disabled || Date.now() > late)) await rests(go);
+    if (!await still(turn, () => document.querySelector(go)?.disabled || Date.now() > late)) return;
+    // Of a run that is taken up, and not of the one that the browser kept before it.
+    if (document.querySelector(go)?.disabled) cameTo = {};
+    await rests(go);
   }
   function judged(number) {
     const { predicted } = come, { unit, choices, right } = shown.predict;

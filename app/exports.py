@@ -20,6 +20,7 @@ from backend.refused import Refused
 EXPORTS = {"JSON": ".json", "CSV": ".csv", "Python": ".py", "Notebook": ".ipynb", "HTML": ".html"}
 # Of a comparison: the runs' traces in one file, and a table of all answers.
 COMPARED = {"JSON": ".zip", "CSV": ".csv"}
+UNMADE = "Only what this page compared since it was opened can be saved: press Compare, then save."
 # A run, and the page's language.
 IN_LANGUAGE = "(trace) => [trace, document.documentElement.lang]"
 
@@ -51,7 +52,7 @@ def compared_as(name: str, store: Store) -> Callable[[Comparison | None, gr.Requ
 
     def save(comparison: Comparison | None, request: gr.Request) -> str:
         if comparison is None:
-            raise toasts.refusal("There is no comparison to save yet: press Compare.", "Nothing was exported")
+            raise toasts.refusal(UNMADE, "Nothing was exported")
         made: dict[str, Callable[[], str | bytes]] = {"JSON": comparison.to_zip, "CSV": comparison.to_csv}
         return _kept(f"length-lab-comparison{COMPARED[name]}", made[name], store, request)
 

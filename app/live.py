@@ -200,8 +200,8 @@ that the answer ends there.</p>
 
 
 def lesson(lessons: Sequence[dict[str, Any]], patience: int) -> gr.HTML:
-    """The panel of the lesson that is open. lessons: as `app.tabs.lessons.shows` has them. patience: seconds of waiting
-    after which the recorded run of one is shown."""
+    """The panel of the lesson that is open. lessons: as `app.tabs.lessons.shows` has them, with the selectors of the
+    buttons that start and stop each. patience: seconds of waiting after which the recorded run of one is shown."""
     template = """
 <aside class="ll-lesson" aria-label="Lesson" hidden><header><h2 tabindex="-1"></h2>
 <button type="button" data-act="close" aria-label="Close the lesson">×</button></header>

@@ -33,6 +33,10 @@ class Orphan(NamedTuple):
         return gzip.decompress(self.frame).decode()
 
     @property
+    def made(self) -> None:
+        """Of a comparison nothing is kept but its last frame."""
+
+    @property
     def view(self) -> View | None:
         """What was written; None where that has no trace, or one too large to keep."""
         trace, past, tree = kept.unpacked(self.run)

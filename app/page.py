@@ -231,7 +231,10 @@ def _keeping(demo: Page, parts: generate.Parts, forms: kept.Forms) -> None:
     made = [parts.trace, parts.past, parts.kept]
     shown = parts.trace.change(kept.packed, made, [run], concurrency_limit=None, **QUIET)
     shown.success(None, [run], None, js="(run) => LengthLab.keepRun(run, 'run')", **QUIET)
-    kept.opens(demo.load, "keptRun()", generate.shown_again, [*parts.left, parts.stream])
+    before = kept.opens(demo.load, "keptRun()", generate.shown_again, [*parts.left, parts.stream])
+    # A run that still goes on is taken up after those before it are there: it would give way to them.
+    for ended in (before.then, before.failure):
+        ended(None, None, None, js="() => document.querySelector('#take-up').click()", **QUIET)
     # A server that has begun anew knows nothing of the run that the page still shows.
     again = gr.Button(visible="hidden", elem_id="hand-over")
     kept.opens(again.click, "keptRun()", lambda text: generate.shown_again(text)[:-1], parts.left)
@@ -240,13 +243,9 @@ def _keeping(demo: Page, parts: generate.Parts, forms: kept.Forms) -> None:
 def _taking_up(demo: Page, runs: Runs, orphans: Orphans, places: Mapping[str, Place]) -> None:
     """Lets a page that is loaded anew, or was cut off, go on with the run that it followed."""
     again = gr.Button(visible="hidden", elem_id="take-up")
-
-    def comes_back(*given: Any, **more: Any) -> Any:
-        return gr.on([demo.load, again.click], *given, **more)
-
-    shown = [part for place in places.values() for part in (place.stream, *place.buttons.all)]
+    shown = [part for place in places.values() for part in (place.stream, *place.buttons.all, *place.left)]
     take_up = taking_up(runs, orphans, places, lambda before, now: demo.admission.taken_up(before, now))
-    kept.opens(comes_back, "underWay()", take_up, [*shown, *places[generate.PLACE].left])
+    kept.opens(again.click, "underWay()", take_up, shown)
 
 
 async def _no_link(request: Request) -> JSONResponse:

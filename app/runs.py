@@ -108,8 +108,9 @@ def _drain(arrived: SimpleQueue[Any]) -> list[Any]:
 @dataclass(eq=False)
 class Run:
     """A session's run: what steers and shows it, where on the page it was begun, whether it goes on beside others of
-    the session, whether its last frame was sent, its views, its last frame as it is sent, whether its page was lost and
-    did not come back in time. outcomes: of what it writes or reads beside its views."""
+    the session, whether its last frame was sent, its views, its last frame as it is sent, what a file of it is made of
+    where its views are not all, whether its page was lost and did not come back in time. outcomes: of what it writes or
+    reads beside its views."""
 
     session: str | None
     control: Stoppable
@@ -120,6 +121,7 @@ class Run:
     views: Sequence[Any] = ()
     outcomes: list[Outcome] = field(default_factory=list)
     last: str = ""
+    made: Any = None
     lost: bool = False
 
     @property

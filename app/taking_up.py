@@ -14,24 +14,24 @@ from typing import Any
 import gradio as gr
 
 from app.buttons import Buttons
-from app.orphans import Orphans
-from app.runs import LOOK, Runs
+from app.orphans import Orphan, Orphans
+from app.runs import LOOK, Run, Runs
 
 
 @dataclass(frozen=True)
 class Place:
     """Where a tab shows its runs: the component of its frames and its buttons. left, leaves: components of what else a
-    run leaves when it has ended, and their values, of its view."""
+    run leaves when it has ended, and their values."""
 
     stream: gr.HTML
     buttons: Buttons
     left: Sequence[Any] = ()
-    leaves: Callable[[Any], Sequence[Any]] = lambda view: ()
+    leaves: Callable[[Run | Orphan], Sequence[Any]] = lambda run: ()
 
-    def ended(self, last: str, view: Any) -> dict[Any, Any]:
-        """The updates that show how a run ended. last: its last frame, "" for none. view: None for none."""
-        shown = {self.stream: last} if last else {}
-        left = dict(zip(self.left, self.leaves(view), strict=True)) if view else {}
+    def ended(self, run: Run | Orphan) -> dict[Any, Any]:
+        """The updates that show how a run ended."""
+        shown = {self.stream: run.last} if run.last else {}
+        left = dict(zip(self.left, self.leaves(run), strict=True))
         return shown | self.buttons.updates(False) | left
 
 
@@ -46,7 +46,7 @@ def taking_up(
         place = places.get(run.place) if run else None
         if run is None or place is None:
             orphan = orphans.take(name)
-            yield places[orphan.place].ended(orphan.last, orphan.view) if orphan else gr.skip()
+            yield places[orphan.place].ended(orphan) if orphan else gr.skip()
             return
         moved(run.session, request.session_hash)
         run.session = request.session_hash
@@ -54,6 +54,6 @@ def taking_up(
         yield {place.stream: run.stream.invitation} | place.buttons.updates(True)
         while not run.delivered.is_set():
             await asyncio.sleep(LOOK)
-        yield place.ended(run.last, run.view)
+        yield place.ended(run)
 
     return take_up

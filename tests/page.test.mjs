@@ -18,7 +18,10 @@ function picture() {
 
 beforeEach(() => {
   [pictures, now] = [[], 0];
-  const nowhere = { addEventListener() {}, querySelector: () => null, body: { classList: { contains: () => false }, dataset: {} } };
+  const nowhere = {
+    addEventListener() {}, querySelector: () => null, querySelectorAll: () => [],
+    body: { classList: { contains: () => false }, dataset: {} },
+  };
   page = vm.createContext({
     document: nowhere, navigator: { hardwareConcurrency: 8, clipboard: {} }, performance: { now: () => now },
     requestAnimationFrame: (make) => pictures.push(make), cancelAnimationFrame() {}, setTimeout() {}, clearTimeout() {},

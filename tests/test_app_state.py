@@ -489,6 +489,22 @@ def test_methods_to_compare_follow_the_model(tiny_folder):
         assert updates[4:6] == [gr.skip()] * 2
 
 
+def test_settings_that_are_taken_over_leave_no_column_a_method_that_their_model_lacks(tiny_folder):
+    other = str(tiny_folder("gpt_neox"))
+    functions = page.build(Lab(Models(["embedded", other])), available, Runs()).fns.values()
+    taken = next(
+        each for each in functions if each.name == "taken" and "c-prompt" in [part.elem_id for part in each.outputs]
+    )
+    chosen = {"model": other, "prompt": "Why?"}
+    moved = taken.fn(*[chosen.get(part.elem_id, part.value) for part in taken.inputs])[-9:]
+    offered = {method for method, why in available(other).items() if why is None}
+    for part, update in zip(taken.inputs[-3:], moved[::3], strict=True):
+        assert {value for _, value in update["choices"]} == offered and update.get("value", part.value) in offered
+    as_before = chosen | {"model": "embedded"}
+    kept = taken.fn(*[as_before.get(part.elem_id, part.value) for part in taken.inputs])[-9:]
+    assert kept == [gr.skip()] * 9
+
+
 def test_positions_to_compare_are_as_trained_on_the_chosen_model(tiny_folder):
     other = str(tiny_folder("gpt_neox"))
     as_trained, *_ = handlers("as_trained", Runs(), ["embedded", other])

@@ -320,6 +320,22 @@ def test_a_token_is_chosen_on_the_page_and_both_answers_are_kept(visit):  # noqa
     expect(page.locator("#branches fieldset")).to_be_hidden()
 
 
+def test_no_branch_can_be_chosen_while_a_run_writes(visit, held):  # noqa: F811
+    page = visit().page
+    page.click("#go")
+    expect(page.locator("#go")).to_be_enabled()
+    page.locator("#text-run .tok").nth(6).click()
+    page.locator("#text-run .ll-others button:enabled").first.click()
+    option = page.locator("#branches input").first
+    expect(option).to_be_enabled()
+    held.upto(3)
+    page.click("#go")
+    page.wait_for_selector("#text-run .ll-response[data-tokens='3']")
+    expect(option).to_be_disabled()
+    page.click("#stop")
+    expect(page.locator("#go")).to_be_enabled()
+
+
 def test_only_the_end_is_called_so_whatever_a_token_says_by_itself(monkeypatch):
     """A space alone says nothing in many tokenizers, and ends nothing."""
     monkeypatch.setattr("backend.inference.causal_run.ALTERNATIVES", VOCAB)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from app.presets import PRESETS
 from app.runs import Runs
 from app.series import PastRun
 from app.shares import Shares
+from app.tabs import generate
 from backend.models.adapters import available
 from backend.record.trace import Trace
 
@@ -367,6 +369,27 @@ def test_a_run_in_progress_goes_on_over_a_reload(visit, held, runs):  # noqa: F8
     expect(page.locator("#share")).to_have_text("Copied")
 
 
+def test_a_run_goes_on_over_a_reload_however_late_the_one_before_comes(visit, held, monkeypatch):  # noqa: F811
+    visitor = visit()
+    page = visitor.page
+    visitor.number("cap", 5)
+    visitor.generate()
+    visitor.ends()
+    remembers(page, 1)
+    held.upto(6)
+    visitor.number("cap", 50)
+    visitor.generate()
+    visitor.shows(6)
+    unpacked = kept.unpacked
+    monkeypatch.setattr(generate, "unpacked", lambda text: time.sleep(3) or unpacked(text))
+    page.reload()
+    visitor.shows(6)
+    page.wait_for_timeout(4000)
+    held.upto(12)
+    visitor.shows(12)
+    page.click("#stop")
+
+
 def test_a_closed_page_ends_its_run_and_nobody_takes_up_anothers(visit, demo, held, runs, monkeypatch):  # noqa: F811
     held.upto(3)
     visitor = visit()
@@ -550,6 +573,9 @@ def test_what_a_run_had_written_that_its_server_left_is_there_after_a_reload(bro
         shows(page, WRITES["try"][1], 5)
         expect(says).to_contain_text("did not answer")
         assert page.locator(".ll-lane .ll-text").all_inner_texts() == texts
+        expect(page.locator(".ll-try [data-state=busy]")).to_have_count(0)
+        expect(page.locator(".ll-lane [data-field=end]")).to_have_text(["–", "–"])
+        expect(page.locator(".ll-lane [data-field=written]")).to_have_text(["5 tokens", "5 tokens"])
         visitor.wrongs = [wrong for wrong in visitor.wrongs if "net::ERR_" not in wrong]
         visitor.close()
     finally:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import random
 import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,6 +17,7 @@ from test_app_browser import address, demo, held, lab, visit  # noqa: F401
 from app import charts, plans
 from app import page as lab_page
 from app.admission import Admission
+from app.exports import UNMADE
 from app.kept import fits
 from app.lessons import lessons
 from app.lessons.lesson import Lesson
@@ -230,6 +233,71 @@ def test_a_run_that_shows_nothing_gives_way_to_the_recorded_one(visit, held):  #
     expect(panel.locator(".ll-how")).to_contain_text("This run was recorded before")
     judged(panel, lesson)
     held.free()
+
+
+@pytest.mark.parametrize("then", ["close", "another"])
+def test_a_run_of_a_lesson_that_is_over_moves_nothing(visit, held, runs, then):  # noqa: F811
+    held.upto(0)
+    page = visit(query="?tab=lessons&lesson=ask_for_sixty").page
+    panel = page.locator(".ll-lesson")
+    predicts(panel, lessons()["ask_for_sixty"])
+    panel.get_by_role("button", name="Run it").click()
+    page.wait_for_selector("#try-go[disabled]")
+    panel.locator("[data-act=close]").click()
+    if then == "another":
+        page.click("[data-tab-id=lessons]")
+        page.click("[data-lesson=why_ends_are_hard]")
+        expect(panel.locator("h2")).to_have_text(lessons()["why_ends_are_hard"].title)
+    held.free()
+    page.wait_for_selector("#try-go:not([disabled])", state="attached")
+    page.wait_for_timeout(1000)
+    assert page.locator(".ll-looked-at").count() == 0
+    assert panel.locator("[data-step=look]").evaluate("(step) => step.hidden")
+
+
+def test_a_recorded_run_ends_the_own_one_and_stays(visit, held, runs):  # noqa: F811
+    held.upto(5)
+    page = visit(query="?tab=lessons&lesson=ask_for_sixty").page
+    panel, found = page.locator(".ll-lesson"), recorded("ask_for_sixty")
+    predicts(panel, lessons()["ask_for_sixty"])
+    panel.get_by_role("button", name="Run it").click()
+    page.wait_for_selector("#text-try-asked .ll-response[data-tokens='5']")
+    panel.get_by_text("Show the recorded run").click()
+    expect(panel.locator(".ll-how")).to_contain_text("This run was recorded before")
+    assert not len(runs)
+    written = str(len(found.frame["texts"]["text-try-asked"][1]) - 1)
+    assert page.get_attribute("#text-try-asked .ll-response", "data-tokens") == written
+
+
+def test_a_lesson_is_judged_by_its_own_run_whatever_others_come_to(visit, held):  # noqa: F811
+    page, lesson = visit(query="?tab=lessons&lesson=ask_for_sixty").page, lessons()["ask_for_sixty"]
+    panel = page.locator(".ll-lesson")
+    predicts(panel, lesson)
+    page.evaluate("setInterval(() => LengthLab.deliver('outcome', { '': { length: 3 } }), 20); null")
+    panel.get_by_text("Show the recorded run").click()
+    judged(panel, lesson)
+
+
+def test_a_comparison_is_saved_as_it_is_shown_or_not_at_all(visit, held):  # noqa: F811
+    page = visit(query="?tab=compare", opens="compare").page
+    held.upto(2)
+    page.click("#c-go")
+    page.wait_for_selector("#text-c-a .ll-response[data-tokens='2']")
+    page.reload()
+    page.wait_for_selector("#text-c-a .ll-response[data-tokens='2']")
+    page.wait_for_selector("#c-go[disabled]")
+    held.free()
+    page.wait_for_selector("#c-go:not([disabled])")
+    with page.expect_download() as download:
+        page.click("#c-csv")
+    assert [row[0] for row in csv.reader(Path(download.value.path()).open(encoding="utf-8"))] == ["setting", *"ABC"]
+    page.click("[data-tab-id=lessons]")
+    page.click("[data-lesson=chance_and_length]")
+    predicts(page.locator(".ll-lesson"), lessons()["chance_and_length"])
+    page.get_by_text("Show the recorded run").click()
+    judged(page.locator(".ll-lesson"), lessons()["chance_and_length"])
+    page.click("#c-csv")
+    expect(page.get_by_text(UNMADE)).to_be_visible()
 
 
 def test_a_reading_breaks_where_it_is_worse_to_the_end_and_not_where_it_recovers():

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
+from stored import stored
 from test_app_browser import Visitor, address, demo, held, lab, link, runs, visit  # noqa: F401
 from test_page_state import VEILED
 
@@ -88,6 +89,38 @@ def test_a_run_is_veiled_while_its_form_asks_for_another(visit, name):  # noqa: 
     expect(over).to_have_class(VEILED)
     page.click(go)
     expect(over).not_to_have_class(VEILED)
+
+
+def test_a_recorded_run_of_a_lesson_is_what_its_form_asks_for(visit):  # noqa: F811
+    page, over = made(visit, "compare")
+    page.click("[data-tab-id=lessons]")
+    page.click("[data-lesson=chance_and_length]")
+    page.locator(".ll-lesson [data-step=predict] :is(button, input[type=radio])").first.click()
+    before = page.evaluate("Date.now()")
+    page.get_by_text("Show the recorded run").click()
+    expect(page.locator(".ll-lesson [data-step=check]")).to_be_visible()
+    expect(over).not_to_have_class(VEILED)
+    kept = stored("get('frame-compare')")
+    page.wait_for_function(
+        f"async (before) => {{ const {{ made, at }} = await {kept}; return made.includes('travel') && at > before; }}",
+        arg=before,
+    )
+    page.reload()
+    expect(page.locator("#figures-compare .ll-message")).to_have_text("All answers have ended.")
+    expect(over).not_to_have_class(VEILED)
+    puts(page, "#c-prompt textarea", "Why not?")
+    expect(over).to_have_class(VEILED)
+
+
+def test_a_kept_run_is_held_against_what_it_was_made_with_wherever_it_shows(visit):  # noqa: F811
+    page, over = made(visit, "compare")
+    puts(page, "#c-prompt textarea", "Why not?")
+    expect(over).to_have_class(VEILED)
+    page.wait_for_function("localStorage.getItem('length-lab-form-compare')?.includes('Why not?')")
+    other = page.context.new_page()
+    other.goto(page.url)
+    expect(other.locator("#figures-compare .ll-message")).to_have_text(re.compile("^A, "))
+    expect(other.locator("#made-compare")).to_have_class(VEILED)
 
 
 @pytest.mark.ui

@@ -107,28 +107,36 @@ def build(
     veil.follows(PLACE, form, buttons.go, SHOWS)
     buttons.starts(runs, _comparing(lab, runs, labels), inputs, [stream, made], queue, "compare")
     buttons.shares(form)
-    return form, Place(stream, buttons)
+    return form, Place(stream, buttons, [made], lambda run: [run.made])
 
 
 def leads_on(
     lab: Form, compared: Mapping[str, Any], adapters: Adapters, way: gr.Radio, tabs: gr.Tabs
 ) -> None:
-    """Makes the button that takes the Lab's settings over as A. compared: this tab's form, by name."""
+    """Makes the button that takes the Lab's settings over as A; the others go on with what its model has. compared:
+    this tab's form, by name."""
     with gr.Row(elem_classes=["ll-onward"]):
         go = gr.Button("Compare these settings with others", size="sm", elem_id="lab-compare")
     names = [*COMMON, *(f"A_{name}" for name in OWN)]
+    before = [compared["model"], *(compared[f"{name}_method"] for name in NAMES[1:])]
+    others = [compared[f"{name}_{field}"] for name in NAMES[1:] for field in ("method", "pic", "ratio")]
 
     def taken(*values: Any) -> list[Any]:
+        own, (model_before, *chosen) = values[: -len(before)], values[-len(before) :]
         try:
-            settings = lab.settings(values)
+            settings = lab.settings(own)
         except ValueError as error:
             raise toasts.refusal(sentence(error, lab.labels), "These settings were not taken over") from error
         given, beside = columns.taken_over(settings)
-        given["method"] = gr.update(choices=_methods(adapters(settings.model)), value=settings.method)
-        return [gr.Tabs(selected="compare"), way.value, beside, *(given[name.removeprefix("A_")] for name in names)]
+        choices = _methods(adapters(settings.model))
+        given["method"] = gr.update(choices=choices, value=settings.method)
+        boxes = [given[name.removeprefix("A_")] for name in names]
+        moved = [update for method in chosen for update in _kept(method, settings.model, choices)]
+        beside_a = [gr.skip()] * len(others) if settings.model == model_before else moved
+        return [gr.Tabs(selected="compare"), way.value, beside, *boxes, *beside_a]
 
     boxes = [compared[name] for name in ("carried", *names)]
-    filled = go.click(taken, lab.inputs, [tabs, way, *boxes], **QUIET)
+    filled = go.click(taken, [*lab.inputs, *before], [tabs, way, *boxes, *others], **QUIET)
     filled.success(None, None, None, js="() => { LengthLab.sweeps(false); scrollTo(0, 0) }", **QUIET)
 
 
@@ -227,9 +235,9 @@ def _comparing(lab: Any, runs: Runs, labels: Mapping[str, str]) -> Callable[...,
             seeds.checked(chosen, count)
             with runs.started(request.session_hash, control := Control(), PLACE) as run:
                 views = _views(chosen)
-                made = Comparison([(view.series.name, view.trace) for view in views])
-                for frame in lanes.streamed(run, _frames(lab, views, run, control, count, made.answers)):
-                    yield [frame, made]
+                run.made = Comparison([(view.series.name, view.trace) for view in views])
+                for frame in lanes.streamed(run, _frames(lab, views, run, control, count, run.made.answers)):
+                    yield [frame, run.made]
         except Exception as error:
             yield [failed("compare", error, "The comparison could not be made", labels), gr.skip()]
 

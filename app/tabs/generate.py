@@ -17,8 +17,9 @@ from app.exports import EXPORTS, IN_LANGUAGE, exporter
 from app.kept import unpacked
 from app.model import ModelChoice
 from app.numbers import in_range
+from app.orphans import Orphan
 from app.replay import Replay
-from app.runs import Runs
+from app.runs import Run, Runs
 from app.series import PastRun, RunSeries
 from app.share import about_of, from_query, to_query
 from app.steering import steering
@@ -323,7 +324,12 @@ def _files(files: Files, parts: Parts, runs: Runs, store: Store, first: Trace | 
 
 def place(parts: Parts) -> Place:
     """Where the tab shows a run that was taken up, and what that leaves."""
-    return Place(parts.stream, parts.buttons, parts.left, View.leaves)
+    return Place(parts.stream, parts.buttons, parts.left, _left)
+
+
+def _left(run: Run | Orphan) -> list[Any]:
+    view = run.view
+    return view.leaves() if view else [gr.skip()] * 3
 
 
 def shown_again(text: str) -> list[Any]:

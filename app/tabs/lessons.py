@@ -45,10 +45,13 @@ def panel(
     """The panel of a lesson, which stays while it runs on another tab. stages: by the ids of the tabs. waits: about how
     many seconds pass before a run would begin. predicted: hears what a session predicts when it runs one, and whether
     a run of its own will answer that."""
-    shown = live.lesson([shows(lesson) for lesson in lessons().values()], PATIENCE)
-    how = gr.Textbox(visible="hidden")
+    shown = live.lesson(
+        [shows(lesson) | stages[lesson.run.tab].buttons for lesson in lessons().values()], PATIENCE
+    )
+    answered = gr.Textbox(visible="hidden")
     boxes = [box for stage in stages.values() for box in stage.boxes.values()]
     streams = [stage.place.stream for stage in stages.values()]
+    left = [part for stage in stages.values() for part in stage.place.left]
 
     def run(request: gr.Request, asked: str) -> list[Any]:
         given = json.loads(asked)
@@ -58,14 +61,17 @@ def panel(
         predicted(request.session_hash, prediction(lesson, given), plays is None)
         here = [tab == lesson.run.tab for tab in stages]
         filled: list[Any] = []
+        # A recorded run leaves nothing but its frame.
+        gone: list[Any] = []
         for at, stage in zip(here, stages.values(), strict=True):
             filled += stage.values(lesson.run.settings) if at else [gr.skip()] * len(stage.boxes)
+            gone += [None if plays and at else gr.skip()] * len(stage.place.left)
         frames = [plays.shown() if plays and at else gr.skip() for at in here]
-        return [gr.Tabs(selected=stages[lesson.run.tab].tab), "recorded" if plays else "live", *filled, *frames]
+        answer = {"run": lesson.name, "turn": given.get("turn"), "recorded": plays is not None}
+        return [gr.Tabs(selected=stages[lesson.run.tab].tab), json.dumps(answer), *filled, *frames, *gone]
 
-    buttons = json.dumps({tab: stage.buttons for tab, stage in stages.items()})
-    shown.input(run, [shown], [tabs, how, *boxes, *streams], **QUIET).success(
-        None, [how], None, js=f"(how) => LengthLab.runLesson(how, {buttons})", **QUIET
+    shown.input(run, [shown], [tabs, answered, *boxes, *streams, *left], **QUIET).success(
+        None, [answered], None, js="(answer) => LengthLab.runLesson(answer)", **QUIET
     )
 
 

@@ -10,8 +10,9 @@ function branches(element, props, trigger, watch) {
   let drawn = "";
 
   function option(name) {
-    const input = Object.assign(document.createElement("input"), { type: "radio", name: "branch", value: name });
+    const input = Object.assign(document.createElement("input"), { type: "radio", name: "branch", value: name, disabled: underway });
     input.addEventListener("change", () => {
+      if (underway) { receive(); return; }
       props.value = JSON.stringify({ ...reduced(props.value), shown: name });
       trigger("input");
     });

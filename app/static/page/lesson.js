@@ -8,11 +8,12 @@ const TAKEN_UP = 10_000;
 // Milliseconds that a run's last frame may come after its button is free.
 const LATEST = 3000;
 let openLesson = () => {}, lessonRun = async (value) => value;
-const runLesson = (...asked) => lessonRun(...asked);
+const runLesson = (answer) => lessonRun(answer);
 function lesson(element, props, trigger) {
   const root = element.querySelector(".ll-lesson");
   const body = root.querySelector(".ll-steps"), title = root.querySelector("h2");
-  let shown = null, come = BEGUN, asked = 0, opener = null, cameTo = null, forced = false, pressed = {};
+  // turn: how often something was asked for, or another lesson opened, or the panel closed.
+  let shown = null, come = BEGUN, turn = 0, opener = null, cameTo = {}, forced = false, pressed = {};
   const made = (tag, kind, words = "") => Object.assign(document.createElement(tag), { className: kind, textContent: words });
 
   function step(number, name, ...parts) {
@@ -65,6 +66,7 @@ function lesson(element, props, trigger) {
     const found = props.lessons.find((one) => one.name === name);
     if (!found) return;
     [shown, come, forced] = [found, before, false];
+    turn += 1;
     points(false);
     addressed(name);
     title.textContent = found.title;
@@ -102,6 +104,7 @@ function lesson(element, props, trigger) {
   const beside = (open) => element.closest(".contain > *")?.classList.toggle("ll-learning", open);
   function close() {
     root.hidden = true;
+    turn += 1;
     stored("sessionStorage", OPEN_LESSON, "");
     points(false);
     addressed(null);
@@ -121,41 +124,54 @@ function lesson(element, props, trigger) {
     const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
     found[0]?.scrollIntoView({ block: "start", behavior: still ? "auto" : "smooth" });
   }
-  // how: live, whatever the wait; or recorded.
-  function ask(how = {}) {
+  // how: live, whatever the wait; or recorded. What still runs there is ended first: its last frame would come after.
+  async function ask(how = {}) {
     sweeps(false);
     points(false);
-    [cameTo, pressed] = [null, how];
+    const since = ++turn, running = () => document.querySelector(shown.go)?.disabled;
+    if (running()) document.querySelector(shown.stop).click();
+    if (!await still(since, () => !running())) return;
+    [cameTo, pressed] = [{}, how];
     const { predicted } = come;
-    props.value = JSON.stringify({ run: shown.name, asked: ++asked, number: predicted?.number ?? null, choice: predicted?.index ?? null, ...how });
+    props.value = JSON.stringify({ run: shown.name, turn, number: predicted?.number ?? null, choice: predicted?.index ?? null, ...how });
     trigger("input");
   }
 
-  receives("outcome", (value) => { cameTo = value; });
+  // Waits until it holds, or until the turn is over; returns whether the turn goes on.
+  async function still(since, holds) {
+    await until(() => turn !== since || holds());
+    return turn === since;
+  }
+  // No two tabs name their runs alike.
+  receives("outcome", (value) => { cameTo = { ...cameTo, ...value }; });
   // What the run came to, by the lesson's first figure; its last frame may come after the button is free.
   async function figure() {
     const { of, what } = shown.figures[0], late = Date.now() + LATEST;
-    await until(() => cameTo || Date.now() > late);
-    return cameTo?.[of]?.[what];
+    await still(turn, () => cameTo[of] || Date.now() > late);
+    return cameTo[of]?.[what];
   }
 
   // Presses the tab's own button once it is there, or finds the recorded run there, and goes on to what is to be seen.
   // A run that shows nothing for too long is taken back, and the recorded one takes its place.
-  lessonRun = async (how, buttons) => {
-    const { go, stop } = buttons[shown.run.tab], button = (selector) => document.querySelector(selector);
-    if (how === "recorded") await until(() => button(go)?.offsetParent);
-    else {
-      await presses(go);
-      await until(() => button(go).disabled);
+  lessonRun = async (answer) => {
+    const { turn: since, run: name, recorded } = JSON.parse(answer);
+    const { go, run } = props.lessons.find((one) => one.name === name), button = () => document.querySelector(go);
+    if (recorded) {
+      await still(since, () => button()?.offsetParent);
+      await filled();
+      formFits(run.tab);
+      if (turn !== since) return;
+    } else {
+      await presses(go, () => turn === since);
+      if (!await still(since, () => button().disabled)) return;
       const late = Date.now() + 1000 * props.patience, spared = shown.seconds && !pressed.live;
-      await until(() => !button(go).disabled || begun() || (spared && Date.now() > late));
-      if (button(go).disabled && !begun()) {
-        button(stop).click();
-        await until(() => !button(go).disabled);
-        return ask({ recorded: true, instead: true });
+      if (!await still(since, () => !button().disabled || begun() || (spared && Date.now() > late))) return;
+      if (button().disabled && !begun()) {
+        ask({ recorded: true, instead: true });
+        return;
       }
     }
-    says(how === "recorded");
+    says(recorded);
     keeps({ runs: go });
     reach("look");
     points(true);
@@ -169,12 +185,12 @@ function lesson(element, props, trigger) {
     const spared = `A run now would wait for more than ${props.patience} s. Press “Run it” to wait.`;
     body.querySelector(".ll-how").textContent = [recorded && made, forced && spared].filter(Boolean).join(" ");
   }
-  // Judges the prediction once that button can be pressed again, unless another lesson was opened meanwhile.
+  // Judges the prediction once that button can be pressed again.
   async function rests(go) {
-    const { name } = shown;
-    await until(() => document.querySelector(go)?.disabled === false);
+    const since = turn;
+    if (!await still(since, () => document.querySelector(go)?.disabled === false)) return;
     const number = await figure();
-    if (shown.name !== name) return;
+    if (turn !== since) return;
     keeps({ runs: "", verdict: judged(number) });
     body.querySelector(".ll-verdict").textContent = come.verdict;
     // Some of it shows only once there is something to show.
@@ -182,8 +198,10 @@ function lesson(element, props, trigger) {
     reach("check");
   }
   async function goesOn(go) {
-    const busy = until(() => document.querySelector(go)?.disabled);
-    await Promise.race([busy, new Promise((resolve) => setTimeout(resolve, TAKEN_UP))]);
+    const late = Date.now() + TAKEN_UP;
+    if (!await still(turn, () => document.querySelector(go)?.disabled || Date.now() > late)) return;
+    // Of a run that is taken up, and not of the one that the browser kept before it.
+    if (document.querySelector(go)?.disabled) cameTo = {};
     await rests(go);
   }
   function judged(number) {

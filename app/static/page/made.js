@@ -1,10 +1,11 @@
 // What a place's run was made with, and what the form there asks for now: a veil lies over the run while they differ. It is
-// kept while the browser's tab is open, so that a page that is loaded anew tells of the run that it takes up.
+// kept while the browser's tab is open, so that a page that is loaded anew tells of the run that it takes up; with a run that
+// the browser keeps, its own is.
 const MADE = "length-lab-made-", ROOT = "made-";
 // What is watched is named on the charts.
 const NAMED_THERE = ["layer", "head"];
 const forms = new Map();
-const formOf = (place) => forms.get(place) ?? forms.set(place, { made: stored("sessionStorage", MADE + place) }).get(place);
+const formOf = (place) => forms.get(place) ?? forms.set(place, {}).get(place);
 
 function valued(names, values, matters) {
   const form = Object.fromEntries(names.map((name, i) => [name, values[i]]));
@@ -21,13 +22,20 @@ function formAsks(place, ...form) {
 function formPressed(place, ...form) {
   formOf(place).now = formOf(place).pressed = valued(...form);
 }
-// A run that begins was made with what the form held when its button was pressed.
+// A run that begins was made with what the form held when its button was pressed, and one that is taken up with what it
+// began with.
 const placeOf = (element) => element.closest(`[id^=${ROOT}]`)?.id.slice(ROOT.length);
 function formMade(place) {
   const form = formOf(place);
-  if (!form.pressed) return;
-  Object.assign(form, { made: form.pressed, pressed: null });
-  stored("sessionStorage", MADE + place, form.made);
+  if (form.pressed) stored("sessionStorage", MADE + place, form.pressed);
+  Object.assign(form, { made: form.pressed ?? stored("sessionStorage", MADE + place), pressed: null });
+  covers(place);
+}
+// What is shown there was made with what the form holds now.
+function formFits(place) {
+  const form = formOf(place);
+  Object.assign(form, { made: form.now, pressed: null });
+  keepMade(place, form.made);
   covers(place);
 }
 function formShown(place, parts) {

@@ -1,6 +1,11 @@
 // What a stream brings, by name: kept until the component of that name is there, then handed to it.
 const receivers = new Map(), kept = new Map();
 let underway = false;
+// While a run writes no other answer can be chosen, which would take its place.
+function goes(running) {
+  underway = running;
+  for (const input of document.querySelectorAll(".ll-branches input")) input.disabled = running;
+}
 function deliver(name, value, running = false) {
   const receive = receivers.get(name);
   if (receive) receive(value, running); else kept.set(name, value);
@@ -25,6 +30,13 @@ function begins(running, texts) {
 // Of each stream whose runs the browser keeps, by the figures that say how they go: keeps what a run has shown that a
 // cut connection ended, with the words that say so.
 const cutShort = new Map();
+// Figures and lanes of a run that writes no more.
+const NOT_GOING = { end: "–", speed: "–", setting: "–", left: "–" };
+function rested(part, said) {
+  if (part?.state === "busy") return { ...part, ...NOT_GOING, ...said };
+  const still = (lane) => (lane.state === "busy" ? { ...lane, state: "" } : lane);
+  return part?.lanes ? { ...part, lanes: part.lanes.map(still) } : part;
+}
 // Hands out frames: one that Gradio brings, or those of the stream it names, until it brings the last one.
 function stream(element, props, watch, keeps) {
   let source = null, following = "", news = false, whole = null;
@@ -33,7 +45,7 @@ function stream(element, props, watch, keeps) {
     for (const [name, value] of Object.entries({ ...texts, ...parts })) deliver(name, value, running);
   };
   function hand(frame) {
-    underway = frame.running;
+    goes(frame.running);
     begins(frame.running, frame.texts);
     shows(frame);
     if (keeps.place && following) gather(frame);
@@ -49,7 +61,7 @@ function stream(element, props, watch, keeps) {
   function receive() {
     const value = reduced(props.value), before = following;
     following = value?.follow ?? "";
-    if (following) formMade(placeOf(element));
+    if (following || (value?.whole && !before)) formMade(placeOf(element));
     // What the page opens with is not the end of a run that went on before.
     if (before || following) stored("sessionStorage", UNDER_WAY, following);
     open();
@@ -69,10 +81,18 @@ function stream(element, props, watch, keeps) {
   document.addEventListener("visibilitychange", () => following && open());
   if (keeps.place) {
     cutShort.set(keeps.figures, (said) => {
-      if (whole) keepFrame(keeps, { ...whole, parts: { ...whole.parts, [keeps.figures]: said } });
+      if (!whole) return;
+      whole.parts = Object.fromEntries(Object.entries(whole.parts).map(([name, part]) => [name, rested(part, said)]));
+      shows(whole);
+      keepFrame(keeps, whole);
     });
   }
   watch("value", receive);
   receive();
-  keptFrame(keeps).then((frame) => frame && !news && shows(frame));
+  keptFrame(keeps).then((found) => {
+    if (!found || news) return;
+    formOf(keeps.place).made = found.made;
+    shows(found.frame);
+    covers(keeps.place);
+  });
 }

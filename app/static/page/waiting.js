@@ -10,18 +10,21 @@ const until = (holds) => new Promise((resolve) => {
   const look = () => (holds() ? resolve() : setTimeout(look, 100));
   look();
 });
-// Presses a tab's button once it can be, and what was filled in before has come to the form.
-async function presses(selector) {
+// Until what was filled in has come to the form.
+const filled = () => new Promise((resolve) => setTimeout(resolve, 400));
+// Presses a tab's button once it can be, and what was filled in before has come to the form, if it is wanted until then.
+async function presses(selector, wanted = () => true) {
   const button = () => document.querySelector(selector);
-  await until(() => button()?.offsetParent && !button().disabled);
-  await new Promise((resolve) => setTimeout(resolve, 400));
-  button().click();
+  await until(() => !wanted() || (button()?.offsetParent && !button().disabled));
+  await filled();
+  if (wanted()) button().click();
 }
 
 // The wait for a run: begun by a press, ended by the run's first frame, or here where no run will come.
 const waits = (name) => { delete document.body.dataset.cut; veil(false); deliver(name, { state: "busy", message: "Waiting for the model …" }); };
 const veil = (veiled) => document.querySelector(".ll-stage")?.classList.toggle("ll-veiled", veiled);
 function gone(name, state, message) {
+  goes(false);
   if (document.querySelector(`.ll-figures[data-name=${name}]`).dataset.state === "busy") deliver(name, { state, message });
 }
 const CUT = "The lab did not answer for a while, and the run ended: press the button again.";

@@ -85,6 +85,8 @@ def why(ending: TriedEnding) -> str:
         return "too far from the target"
     if not ending.own:
         return "the steered model would go on here"
+    if ending.p_end is None or ending.p_eos is None:
+        return "others were looked at first"
     if ending.p_end < PROBABLE:
         return "the model alone would not end this sentence here"
     if ending.p_eos < PROBABLE:

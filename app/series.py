@@ -113,6 +113,7 @@ class RunSeries:
         """Takes one event of the run."""
         if isinstance(event, Finish):
             self.finish = event
+            self.tried = self.tried if event.tried is None else event.tried
             if event.p_eos is not None:
                 self.p_eos.append(event.p_eos)
             return
@@ -188,7 +189,7 @@ class RunSeries:
         self.seconds.append(step.seconds)
         self.reading = step.reading or self.reading
         self.source = step.source or self.source
-        self.tried = step.tried or self.tried
+        self.tried = self.tried if step.tried is None else step.tried
         if step.looked is not None:
             self.looked.append(step.looked)
         if step.state is not None:

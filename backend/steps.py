@@ -90,16 +90,17 @@ class TriedEnding:
 
     text: what leads there from the token before. length: of the whole answer then, in the settings' unit; near: within
     the tolerance of the target. own: whether the model drew EOS there. p_end, p_eos: probability by the base model that
-    the sentence, and that the answer ends there. nats: of the text under the base model. chosen: whether it is written.
+    the sentence, and that the answer ends there. nats: of the text under the base model; all three None where it was
+    not asked. chosen: whether it is written.
     """
 
     text: str
     length: int
     near: bool
     own: bool
-    p_end: float
-    p_eos: float
-    nats: float
+    p_end: float | None
+    p_eos: float | None
+    nats: float | None
     chosen: bool
 
 
@@ -187,7 +188,7 @@ class Finish:
     message: for reason 'error', a sentence that says what to do.
     thinking: what the model thought before it answered; thinking_tokens: how many tokens that took, marks included.
     landed: whether landing chose the end. own_end: whether the model drew EOS by itself, landing or not; False where a
-    search put the end.
+    search put the end. tried: the endings that landing tried before the end, as in a `Step`.
     """
 
     reason: Reason
@@ -209,3 +210,4 @@ class Finish:
     p_eos_model: float | None = None
     thinking: str = ""
     thinking_tokens: int = 0
+    tried: tuple[TriedEnding, ...] | None = None

@@ -8,7 +8,7 @@ import torch
 from backend.engine import Lab
 from backend.inference.base_model import PROBABLE, BaseModel, End, end_of
 from backend.inference.control import Control
-from backend.inference.landing import JUDGED, REACH, Ending, Landing, distinct
+from backend.inference.landing import JUDGED, REACH, Ending, Fork, Landing, distinct
 from backend.inference.model_runner import Runner
 from backend.models.pool import Models
 from backend.positions import LambdaWindow, Plain
@@ -75,12 +75,30 @@ def test_a_run_tells_of_the_endings_it_tried(lab):
 
 @pytest.mark.parametrize("worse", [
     {"near": False, "miss": 4.0}, {"own": False}, {"end": End(0.01, 0.9, 0.9)}, {"end": End(None, 0.01, 0.01)},
-    {"text": "Two ways to go:\n1. Walk."}, {"repeats": 1}, {"nats": 9.0}, {"end": End(0.5, 0.05, 0.05)},
+    {"end": None}, {"text": "Two ways to go:\n1. Walk."}, {"repeats": 1}, {"nats": 9.0}, {"end": End(0.5, 0.05, 0.05)},
 ])
 def test_what_a_reader_would_take_for_no_end_comes_behind(worse):
     good = Ending([1], [1], "It rains.", 2.0, True, 0, True, End(0.5, 0.1, 0.1), 8.0)
     assert good.fits and good.rank < good._replace(**worse).rank
     assert good._replace(**worse).fits == (worse in ({"repeats": 1}, {"nats": 9.0}, {"end": End(0.5, 0.05, 0.05)}))
+
+
+@pytest.mark.parametrize("before", [[], [58]])
+def test_a_target_that_moves_leaves_no_ending_tried_near_the_one_before(before):
+    landing = Landing(None, [0], None, 4, 0, "tokens", 400, lambda: False, _goal=60, _tried=before)
+    far = Fork(None, None, None, [1] * 60, [], 300)
+    with pytest.raises(StopIteration) as over:
+        next(landing.token(far))
+    assert over.value.value is None and landing.taken() == (() if before else None) and landing.taken() is None
+
+
+def test_of_more_endings_than_are_judged_each_has_what_was_said_of_it_or_nothing(lab):
+    *steps, finish = lab.stream(ask(target=30, landing=32))
+    tried = [ending for event in [*steps, finish] for ending in event.tried or ()]
+    known = [ending for ending in tried if ending.p_end is not None]
+    assert known and all(0 < ending.p_eos < 1 and ending.nats > 0 for ending in known)
+    unknown = [ending for ending in tried if ending.p_end is None]
+    assert all(ending.p_eos is None and ending.nats is None and not ending.chosen for ending in unknown)
 
 
 def test_before_its_reach_nothing_changes_and_a_seed_repeats(lab):

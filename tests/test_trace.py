@@ -22,6 +22,10 @@ LAYERS, HEADS, WIDTH = 5, 9, 16
 BINS = ("distance", "mean", "low", "high")
 CAPABILITIES = {"model": "embedded", "layers": LAYERS, "heads": HEADS, "width": WIDTH, "unsupported": {"int8": "no"}}
 
+TRIED = (
+    TriedEnding(" It rains.", 9, True, True, 0.5, 0.25, 12.5, True),
+    TriedEnding(" It may.", 9, True, False, None, None, None, False),
+)
 HOSTILE = [
     '"""\nimport os\nos.abort()\n"""',
     "'''' \\' \\\\ {settings} %s {0}",
@@ -54,12 +58,12 @@ def make_run(tokens=12, prompt="Why is the sky blue?", probes=True, texts=None, 
             source=("a", " tool", "</s>") if probes and index == 1 else None,
             p_model=float(random.random()), p_eos_model=float(random.random()),
             sink_share=random.uniform(0, 1, LAYERS).astype(np.float32) if probes else None,
-            tried=(TriedEnding(" It rains.", 9, True, True, 0.5, 0.25, 12.5, True),) if index == 3 else None,
+            tried=TRIED if index == 3 else None,
         ))
     run.append(Finish(
         reason="eos", text="some text", tokens=tokens, words=2, characters=9, error=tokens - 10, prompt_tokens=21,
         prefill_seconds=0.25, decode_seconds=tokens / 30, tokens_per_second=30.0, cache_bytes=123456, notes=("a", "b"),
-        p_eos=0.5, p_eos_model=0.25,
+        p_eos=0.5, p_eos_model=0.25, tried=TRIED[1:],
     ))
     return run
 

@@ -81,7 +81,8 @@ def test_a_steered_end_counts_as_a_sentence_where_a_search_has_asked_the_base_mo
 def test_the_runway_shows_the_endings_that_were_tried_and_why_each_was_not_written():
     settings, steps = presets.opening()[1].settings, presets.opening()[1].steps[:40]
     written = TriedEnding(" So it is.", 59, True, True, 0.9, 0.8, 5.0, True)
-    others = ({"near": False}, {"own": False}, {"p_end": 0.01}, {"p_eos": 0.01}, {})
+    others = ({"near": False}, {"own": False}, {"p_end": 0.01}, {"p_eos": 0.01}, {},
+              {"p_end": None, "p_eos": None, "nats": None})  # fmt: skip
     tried = (written, *(replace(written, chosen=False, **other) for other in others))
     run = RunSeries.of(settings, [*steps[:-1], replace(steps[-1], tried=tried)], name="Steered")
     shown = runway.lane(run)["tried"]
@@ -90,7 +91,17 @@ def test_the_runway_shows_the_endings_that_were_tried_and_why_each_was_not_writt
         "too far from the target", "the steered model would go on here",
         "the model alone would not end this sentence here",
         "the model alone would end the sentence here, but not the answer", "another one is likelier",
+        "others were looked at first",
     ]  # fmt: skip
+
+
+def test_the_endings_shown_are_those_tried_last_near_the_target_of_now_or_before_an_end_without_a_token():
+    settings, steps = presets.opening()[1].settings, presets.opening()[1].steps[:3]
+    tried = (TriedEnding(" So it is.", 59, True, True, 0.9, 0.8, 5.0, True),)
+    events = [replace(steps[0], tried=tried), replace(steps[1], tried=None), replace(steps[2], tried=())]
+    shown = [RunSeries.of(settings, events[:count]).tried for count in (1, 2, 3)]
+    assert shown == [tried, tried, ()]
+    assert RunSeries.of(settings, [*events, replace(presets.opening()[1].finish, tried=tried)]).tried == tried
 
 
 def test_an_end_after_a_sentence_said_twice_says_so():

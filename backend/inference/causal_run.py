@@ -322,6 +322,7 @@ class CausalRun:
             notes=tuple(self._notes(reason)),
             landed=landed,
             own_end=reason == "eos" and (not landed or (self.landing is not None and self.landing.own)),
+            tried=None if self.landing is None else self.landing.taken(),
         )
 
     def _notes(self, reason: Reason) -> Iterator[str]:

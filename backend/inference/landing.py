@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, count, cycle, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -57,8 +57,8 @@ class Ending(NamedTuple):
 
     tokens: what leads there. aims: the target in tokens under which each of them is read. text: of the whole answer.
     miss: how far it is from the target, in tokens; near: within the tolerance. own: the model drew EOS there.
-    repeats: how many of its 4-grams the answer has had before. end: what the base model says of it; nats: of the tokens
-    under the base model.
+    repeats: how many of its 4-grams the answer has had before. end: what the base model says of it, None where it was
+    not asked; nats: of the tokens under the base model.
     """
 
     tokens: list[int]
@@ -68,24 +68,30 @@ class Ending(NamedTuple):
     near: bool
     repeats: int
     own: bool = False
-    end: End = End(None, 0.0, 0.0)
+    end: End | None = None
     nats: float = 0.0
 
     @property
     def fits(self) -> bool:
         """Whether a reader would take it for an end, of the length asked for."""
-        return self.near and self.own and self.end.probable >= PROBABLE and whole_list(self.text)
+        probable = self.end is not None and self.end.probable >= PROBABLE
+        return self.near and self.own and probable and whole_list(self.text)
 
     @property
     def complete(self) -> bool:
         """Whether it fits, and the base model would end the whole answer there too."""
-        return self.fits and self.end.p_eos >= PROBABLE
+        return self.fits and self.p_eos >= PROBABLE
+
+    @property
+    def p_eos(self) -> float:
+        """The base model's probability that the answer ends there, 0 where it was not asked."""
+        return self.end.p_eos if self.end is not None else 0.0
 
     @property
     def rank(self) -> tuple[bool, bool, float, bool, float]:
         """The lower, the better. Under the base model EOS counts more than any other token, and what repeats the answer
         gains nothing from being likely."""
-        unlikely = self.nats - EOS_WEIGHT * math.log(self.end.p_eos + LEAST) + REPEATED * self.repeats
+        unlikely = self.nats - EOS_WEIGHT * math.log(self.p_eos + LEAST) + REPEATED * self.repeats
         return not self.fits, not self.complete, 0.0 if self.near else self.miss, not self.own, unlikely
 
 
@@ -135,6 +141,8 @@ class Landing:
     def token(self, fork: Fork) -> Generator[Read | list[Read], Any, int | None]:
         """The token to write next, None while the end is far or cannot be found."""
         if fork.goal != self._goal:
+            # Ends near an earlier goal are none of this one's.
+            self._endings = () if self._tried else None
             self._goal, self._plan, self._tried, self._over, self.planned = fork.goal, [], [], False, False
         if not self._plan and self._due(fork):
             endings, best = yield from self._best(fork)
@@ -190,7 +198,9 @@ class Landing:
             hopeful = [each for each in new if last or (each.near and each.own)]
             judged = yield from self._judged(fork, hopeful[:JUDGED])
             endings += judged
-            tried |= {each.text.strip(): each for each in [*reversed(new), *judged]}
+            # What the base model said of an end stays known, whoever comes to it again.
+            tried = {each.text.strip(): each for each in reversed(new)} | tried
+            tried |= {each.text.strip(): each for each in judged}
             best = min(endings, key=lambda ending: ending.rank, default=None)
             if self.stopped() or (best is not None and best.complete):
                 break
@@ -256,7 +266,8 @@ class Landing:
     def _tried_ending(self, fork: Fork, ending: Ending, chosen: bool) -> TriedEnding:
         done = length(self.unit, ending.text, len(fork.written) + len(ending.tokens))
         text, end = ending.text[len(self._text(fork.written)) :], ending.end
-        return TriedEnding(text, done, ending.near, ending.own, end.probable, end.p_eos, ending.nats, chosen)
+        shown = TriedEnding(text, done, ending.near, ending.own, None, None, None, chosen)
+        return shown if end is None else replace(shown, p_end=end.probable, p_eos=end.p_eos, nats=ending.nats)
 
     def _left(self, fork: Fork) -> int:
         """Tokens to the target."""

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -132,10 +133,17 @@ class TriedRecord(Record):
     length: Count
     near: bool
     own: bool
-    p_end: Probability
-    p_eos: Probability
-    nats: Annotated[float, Field(ge=LEAST_ENTROPY, le=MAX_NATS, allow_inf_nan=False)]
+    p_end: Probability | None = None
+    p_eos: Probability | None = None
+    nats: Annotated[float, Field(ge=LEAST_ENTROPY, le=MAX_NATS, allow_inf_nan=False)] | None = None
     chosen: bool
+
+
+Tried = Annotated[tuple[TriedRecord, ...], Field(max_length=MAX_TRIED)]
+
+
+def _tried(endings: Sequence[TriedRecord] | None) -> tuple[TriedEnding, ...] | None:
+    return None if endings is None else tuple(TriedEnding(**each.fields()) for each in endings)
 
 
 class StepRecord(Record):
@@ -163,7 +171,7 @@ class StepRecord(Record):
     alternatives: Annotated[tuple[AlternativeRecord, ...], Field(max_length=MAX_ALTERNATIVES)] | None = None
     chosen: bool | None = None
     sink_share: Parts | None = None
-    tried: Annotated[tuple[TriedRecord, ...], Field(max_length=MAX_TRIED)] | None = None
+    tried: Tried | None = None
 
     @model_validator(mode="after")
     def _models_own_is_whole(self) -> StepRecord:
@@ -193,7 +201,7 @@ class StepRecord(Record):
                 Alternative(**each.fields()) for each in self.alternatives
             ),
             "chosen": bool(self.chosen),
-            "tried": None if self.tried is None else tuple(TriedEnding(**each.fields()) for each in self.tried),
+            "tried": _tried(self.tried),
         })
 
 
@@ -217,6 +225,7 @@ class FinishRecord(Record):
     p_eos_model: Probability | None = None
     thinking: str = ""
     thinking_tokens: Count = 0
+    tried: Tried | None = None
 
     @model_validator(mode="after")
     def _models_own_has_its_pair(self) -> FinishRecord:
@@ -227,7 +236,7 @@ class FinishRecord(Record):
     def event(self) -> Finish:
         # Files from before it was recorded: only what landing ended did not end by itself.
         own = self.reason == "eos" and not self.landed if self.own_end is None else self.own_end
-        return Finish(**self.fields() | {"own_end": own})
+        return Finish(**self.fields() | {"own_end": own, "tried": _tried(self.tried)})
 
 
 class Header(BaseModel):

@@ -39,7 +39,7 @@ _PLAIN = RunSettings(prompt=DEFAULT_PROMPT)
 UNCOMPRESSED = [_PLAIN.pic, _PLAIN.ratio, _PLAIN.initial, _PLAIN.recent]
 PROMPTS = {
     "Travel": DEFAULT_PROMPT,
-    "A short story": "Write a short story about a lighthouse keeper who collects clouds.",
+    "A short story": presets.STORY,
     "Bicycles": "Explain to a child how a bicycle stays upright.",
     "Five tips": "List five ways to save water at home, with one sentence for each.",
 }

@@ -9,8 +9,9 @@ from typing import Any
 
 from app import text
 from app.frames import Frame
-from app.runs import Run, Stoppable, batches, merged
+from app.runs import Run, batches, merged
 from app.view import View
+from backend.inference.control import Control
 from backend.steps import Progress
 
 PERIOD = 0.33
@@ -19,7 +20,7 @@ Draw = Callable[[Sequence[View], "Progress | None", int], Mapping[str, str]]
 
 
 def follow_all(
-    lab: Any, views: list[View], run: Run, controls: Sequence[Stoppable], period: float = PERIOD
+    lab: Any, views: list[View], run: Run, controls: Sequence[Control], period: float = PERIOD
 ) -> Iterator[list[View]]:
     """Runs the settings of all views at once, each in the hand of its control, as `app.view.follow` does one; yields
     the same views, grown."""
@@ -37,7 +38,7 @@ def follow_all(
 
 
 def frames(
-    lab: Any, views: list[View], run: Run, controls: Sequence[Stoppable], names: Sequence[str], draw: Draw,
+    lab: Any, views: list[View], run: Run, controls: Sequence[Control], names: Sequence[str], draw: Draw,
     period: float = PERIOD,
 ) -> Iterator[Frame]:  # fmt: skip
     """The texts, by `names`, and what `draw` makes, until all have run or were stopped, once a period at most."""

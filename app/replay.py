@@ -19,34 +19,6 @@ from backend.steps import Finish, Step
 DRAWING = CapacityLimiter(2)
 
 
-class Replay:
-    """A control for a run that is only shown again: it can be stopped, and nothing else changes it."""
-
-    def __init__(self) -> None:
-        self._stopped = False
-
-    @property
-    def stopped(self) -> bool:
-        """Whether `stop` was called."""
-        return self._stopped
-
-    def stop(self) -> None:
-        """Ends the replay at the next look."""
-        self._stopped = True
-
-    def pause(self) -> None:
-        """A recorded run goes on, for it computes nothing."""
-
-    def go_on(self) -> None:
-        """It never rests."""
-
-    def retarget(self, goal: int) -> None:
-        """A recorded run keeps its target."""
-
-    def watch(self, layer: int, head: int) -> None:
-        """A recorded run holds the logits it recorded."""
-
-
 async def frames(trace: Trace, stopped: Callable[[], bool]) -> AsyncIterator[Frame]:
     """The frames of a recorded run; the last shows its end, or where it was stopped."""
     view = View.begun(trace)

@@ -10,11 +10,12 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from app import outcome
 from app.frames import PERIOD, SLOWEST, Frame, Stream, Streams
 from app.outcome import Outcome
+from backend.inference.control import Control
 
 Event = TypeVar("Event")
 SHARE = 0.08
@@ -22,18 +23,6 @@ SHARE = 0.08
 LOOK = 0.05
 _END = object()
 THREAD = "run"  # the name of each thread that computes a run
-
-
-class Stoppable(Protocol):
-    """The part of backend.inference.control.Control that any run, a replay included, has."""
-
-    @property
-    def stopped(self) -> bool: ...
-    def stop(self) -> None: ...
-    def pause(self) -> None: ...
-    def go_on(self) -> None: ...
-    def retarget(self, goal: int) -> None: ...
-    def watch(self, layer: int, head: int) -> None: ...
 
 
 def batches(events: Iterable[Event], period: float = PERIOD) -> Iterator[list[Event]]:
@@ -113,7 +102,7 @@ class Run:
     reads beside its views."""
 
     session: str | None
-    control: Stoppable
+    control: Control
     stream: Stream
     place: str
     beside: bool = False
@@ -209,7 +198,7 @@ class Runs:
             return [run for run in self._runs if session and run.session == session]
 
     @contextmanager
-    def started(self, session: str | None, control: Stoppable, place: str, beside: bool = False) -> Iterator[Run]:
+    def started(self, session: str | None, control: Control, place: str, beside: bool = False) -> Iterator[Run]:
         """Holds a run as the session's; whatever ends the block stops its compute.
 
         It ends the one before, unless it goes on `beside` the others.

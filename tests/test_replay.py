@@ -11,8 +11,9 @@ import pytest
 from visiting import Served, Visitor, eventually, serving
 
 from app import presets
-from app.replay import Replay, frames, paced
+from app.replay import frames, paced
 from app.shares import Shares
+from backend.inference.control import Control
 from backend.record.trace import Trace
 from backend.steps import Step
 
@@ -70,7 +71,7 @@ def test_a_replay_that_nobody_reads_never_begins(served: Served):
     assert Visitor(served).answered("show") and not len(served.runs)
 
 
-def collected(trace: Trace, control: Replay, after: int) -> list[list]:
+def collected(trace: Trace, control: Control, after: int) -> list[list]:
     """What came until the replay was stopped after so many batches."""
 
     async def read() -> list[list]:
@@ -86,12 +87,12 @@ def collected(trace: Trace, control: Replay, after: int) -> list[list]:
 
 def test_what_is_replayed_is_what_was_recorded(monkeypatch):
     trace = next(iter(presets.recorded().values()))
-    assert [event for batch in collected(trace, Replay(), -1) for event in batch] == [*trace.events()]
+    assert [event for batch in collected(trace, Control(), -1) for event in batch] == [*trace.events()]
 
 
 @pytest.mark.parametrize("after", [1, 2])
 def test_a_replay_hears_at_its_next_look_that_it_is_to_stop(after):
-    control = Replay()
+    control = Control()
     if after == 2:
         asyncio.run(_stopped_while_it_waits(control))
     else:
@@ -99,7 +100,7 @@ def test_a_replay_hears_at_its_next_look_that_it_is_to_stop(after):
         assert isinstance(step, Step)
 
 
-async def _stopped_while_it_waits(control: Replay) -> None:
+async def _stopped_while_it_waits(control: Control) -> None:
     looks = iter([False, False, False])
 
     def stopped() -> bool:

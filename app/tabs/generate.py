@@ -18,7 +18,6 @@ from app.kept import unpacked
 from app.model import ModelChoice
 from app.numbers import in_range
 from app.orphans import Orphan
-from app.replay import Replay
 from app.runs import Run, Runs
 from app.series import PastRun, RunSeries
 from app.share import about_of, from_query, to_query
@@ -311,7 +310,7 @@ def _files(files: Files, parts: Parts, runs: Runs, store: Store, first: Trace | 
         if trace is None:
             toasts.inform("There is no run to replay yet: press Generate.")
             return
-        with runs.started(request.session_hash, Replay(), PLACE) as run:
+        with runs.started(request.session_hash, Control(), PLACE) as run:
             yield run.stream.invitation
             async for frame in replay.frames(trace, lambda: run.control.stopped):
                 run.stream.show(frame)

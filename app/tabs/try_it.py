@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import gradio as gr
@@ -44,40 +44,19 @@ PROMPTS = {
 }
 
 
-@dataclass
-class Lanes:
+class Lanes(Control):
     """One hand on both lanes: Stop ends both, and a moved target moves where the steered one ends. What was asked in
-    the prompt stays asked."""
+    the prompt stays asked, and both watch what they began with."""
 
-    asked: Control = field(default_factory=Control)
-    steered: Control = field(default_factory=Control)
+    def __init__(self) -> None:
+        super().__init__()
+        self.unsteered, self.steered = Control(), Control()
 
-    @property
-    def stopped(self) -> bool:
-        """Whether `stop` was called."""
-        return self.steered.stopped
-
-    def stop(self) -> None:
-        """Ends both."""
-        self.asked.stop()
-        self.steered.stop()
-
-    def pause(self) -> None:
-        """Lets both rest."""
-        self.asked.pause()
-        self.steered.pause()
-
-    def go_on(self) -> None:
-        """Lets both go on."""
-        self.asked.go_on()
-        self.steered.go_on()
-
-    def retarget(self, goal: int) -> None:
-        """Another target for the steered lane."""
-        self.steered.retarget(goal)
-
-    def watch(self, layer: int, head: int) -> None:
-        """Both lanes watch what they began with."""
+    def ask(self, **changes: Any) -> None:
+        super().ask(**changes)
+        changes.pop("watched", None)
+        self.steered.ask(**changes)
+        self.unsteered.ask(**{name: value for name, value in changes.items() if name != "goal"})
 
 
 @dataclass
@@ -199,7 +178,7 @@ def _writing(lab: Any, runs: Runs, adapters: Adapters) -> Callable[..., Iterator
             ]
             hand = Lanes()
             with runs.started(request.session_hash, hand, PLACE) as run:
-                shown = lanes.frames(lab, views, run, [hand.asked, hand.steered], TEXTS, Drawing(), FLUENT)
+                shown = lanes.frames(lab, views, run, [hand.unsteered, hand.steered], TEXTS, Drawing(), FLUENT)
                 yield from lanes.streamed(run, shown)
         except Exception as error:
             yield failed("try-steered", error, "This could not be written", LABELS)

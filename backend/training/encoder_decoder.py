@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 from peft import LoraConfig, get_peft_model
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import (
@@ -50,7 +50,7 @@ from backend.training.settings import HeadlineSettings, TrainSettings
 from backend.training.sole import sole
 from backend.training.timed import Timed
 
-LEARNED = "learned.pt"
+LEARNED = "learned.safetensors"
 # Steps between two checkpoints of the headline model.
 EVERY = 50
 # Checkpoints of one that is ended by its time.
@@ -85,13 +85,13 @@ class _Trainer(Seq2SeqTrainer):
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         super()._save(output_dir, state_dict)
         if self.signal is not None and self.signal.learned is not None:
-            torch.save(self.signal.learned.detach(), Path(output_dir or self.args.output_dir) / LEARNED)
+            save_file({"learned": self.signal.learned.detach()}, Path(output_dir or self.args.output_dir) / LEARNED)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         super()._load_from_checkpoint(resume_from_checkpoint, model)
         if self.signal is not None and self.signal.learned is not None:
             with torch.no_grad():
-                self.signal.learned.copy_(torch.load(Path(resume_from_checkpoint) / LEARNED, weights_only=True))
+                self.signal.learned.copy_(load_file(Path(resume_from_checkpoint, LEARNED))["learned"])
 
 
 def _in_bfloat16() -> bool:

@@ -86,7 +86,7 @@ def why(ending: TriedEnding) -> str:
     if not ending.own:
         return "the steered model would go on here"
     if ending.p_end is None or ending.p_eos is None:
-        return "others were looked at first"
+        return "the model alone was not asked"
     if ending.p_end < PROBABLE:
         return "the model alone would not end this sentence here"
     if ending.p_eos < PROBABLE:

@@ -91,7 +91,7 @@ def test_the_runway_shows_the_endings_that_were_tried_and_why_each_was_not_writt
         "too far from the target", "the steered model would go on here",
         "the model alone would not end this sentence here",
         "the model alone would end the sentence here, but not the answer", "another one is likelier",
-        "others were looked at first",
+        "the model alone was not asked",
     ]  # fmt: skip
 
 

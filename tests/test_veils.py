@@ -25,7 +25,7 @@ def writes(page: Page) -> None:
 def tries(page: Page) -> None:
     page.click("#try-go")
     # The recorded answers that it opens on have ended too.
-    expect(page.locator(".ll-first")).to_be_hidden()
+    expect(page.locator(".ll-first p")).to_be_hidden()
 
 
 def compares(page: Page) -> None:

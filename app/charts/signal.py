@@ -68,8 +68,7 @@ def _shown(method: SignalMethod, run: RunSeries) -> tuple[np.ndarray, np.ndarray
     if not goals:
         return None
     goals += [goals[-1]] * (round(BEYOND * goals[-1]) - len(goals))
-    whole = np.array([goal + int(tolerance(goal, "tokens")) * method.slack for goal in goals])
-    at = sample(len(whole), COLUMNS)
-    tokens, target = torch.from_numpy(at + 1), torch.from_numpy(whole[at])
-    rows = method.rows(tokens, target, len(run.states[-1]) if run.states else WIDTH)
-    return at + 1, np.maximum(whole[at] - at - 1, 0), rows[:, : 2 * PAIRS : 2].numpy()
+    at = sample(len(goals), COLUMNS)
+    ends = np.array([goals[i] + int(tolerance(goals[i], "tokens")) * method.slack for i in at])
+    rows = method.rows(torch.from_numpy(at + 1), torch.from_numpy(ends), len(run.states[-1]) if run.states else WIDTH)
+    return at + 1, np.maximum(ends - at - 1, 0), rows[:, : 2 * PAIRS : 2].numpy()

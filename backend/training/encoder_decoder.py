@@ -199,7 +199,8 @@ def train_base(
 
 def _config(settings: HeadlineSettings, written: int) -> MarianConfig:
     if settings.start:
-        return MarianConfig.from_pretrained(settings.start)
+        # What is dropped `drop_within` drops.
+        return MarianConfig.from_pretrained(settings.start, dropout=0.0)
     shared = settings.target_tokens == "bpe"
     return headlines.config(
         written, settings.width, settings.layers, shared, settings.source_tokens

@@ -31,10 +31,11 @@ function formMade(place) {
   Object.assign(form, { made: form.pressed ?? stored("sessionStorage", MADE + place), pressed: null });
   covers(place);
 }
-// What is shown there was made with what the form holds now.
+// What is shown there was made with what the form holds now, unless its button was pressed since.
 function formFits(place) {
   const form = formOf(place);
-  Object.assign(form, { made: form.now, pressed: null });
+  if (form.pressed) return;
+  form.made = form.now;
   keepMade(place, form.made);
   covers(place);
 }

@@ -9,7 +9,8 @@ from plotly.offline import get_plotlyjs_version
 from test_app_browser import address, demo, held, lab, runs  # noqa: F401
 
 from app import live, vitals
-from backend.evaluation.bench.vitals import MOST
+from app.charts import shown
+from backend.evaluation.bench.vitals import CALLED, MOST
 from backend.evaluation.bench.vitals import vitals as written
 
 
@@ -27,6 +28,11 @@ def test_the_page_is_light_on_the_wire_and_asks_no_other_host(weighed):
 def test_the_page_draws_with_the_plotly_that_notebooks_draw_with():
     head = live.PLOTLY.read_text("utf-8")[:300]
     assert re.search(r"plotly\.js \(cartesian - minified\) v([\d.]+)", head)[1] == get_plotlyjs_version()
+
+
+def test_every_chart_that_is_watched_is_called_as_the_page_calls_it():
+    watched = {chart.name: chart.title for tab in ("generate", "try") for chart in shown(tab) if not chart.preview}
+    assert len(watched) > 8 and watched.items() <= CALLED.items()
 
 
 @pytest.mark.ui

@@ -97,7 +97,7 @@ def _placed(runs: Sequence[RunSeries], vectors: np.ndarray, whose: str) -> tuple
         held = f"{first + second:.0%}"
         words = f"{len(vectors)} states {whose}. The plane is fitted on them and holds {held} of their variance."
         return None, found.transform(vectors), words
-    tells = f"Position explains {plane.by_position:.0%} of it"
+    tells = f"Position explains {plane.by_position:.2%} of it"
     tells += "." if plane.by_position >= SEPARATES else ", so no region belongs to the first tokens or the last."
     words = (
         f"{len(vectors)} states {whose}. The plane was fixed on {plane.tokens:,} tokens of a novel and holds "

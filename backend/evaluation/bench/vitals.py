@@ -14,6 +14,7 @@ MOST = 1_600_000
 CALLED = {
     "length": "Length", "entropy": "Attention entropy", "entropy_map": "Entropy by layer", "p_eos": "Chance to end",
     "logits": "Attention logits", "sinks": "Attention sinks", "states": "First-layer states", RUNWAY: "Runway",
+    "signal": "Signal", "heads": "All heads of the layer", "cross_attention": "Where it looks",
 }  # fmt: skip
 OPENED = (("first picture, ms", "paint_ms", 1500), ("Write reacts, ms", "use_ms", 3000))
 WORDS = (
